@@ -1,0 +1,5 @@
+"""Errors that the command line shows as one sentence instead of a traceback."""
+
+
+class UsageError(ValueError):
+    """A mistake in what the user asked for, said in words that also name the fix."""
