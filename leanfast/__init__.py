@@ -1,0 +1,1 @@
+"""Train small networks as fast as the hardware allows, in plain PyTorch."""

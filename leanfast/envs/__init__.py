@@ -1,0 +1,1 @@
+"""Batches of environments: the native engine and its TorchRL and Gymnasium faces."""
