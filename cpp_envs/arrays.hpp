@@ -14,15 +14,15 @@ namespace leanfast {
 namespace py = pybind11;
 
 struct ArrayView {
-    static constexpr int max_rank = 8;
-    void* data = nullptr;
-    char kind = '?';  // 'i' int, 'u' unsigned, 'f' float, 'b' bool, as NumPy has it
-    int bits = 0, rank = 0;
-    bool contiguous = true, writable = true, on_cpu = true;
-    i64 shape[max_rank] = {};
+  static constexpr int max_rank = 8;
+  void* data = nullptr;
+  char kind = '?';  // 'i' int, 'u' unsigned, 'f' float, 'b' bool, as NumPy has it
+  int bits = 0, rank = 0;
+  bool contiguous = true, writable = true, on_cpu = true;
+  i64 shape[max_rank] = {};
 
-    std::string dtype() const;
-    std::string shape_text() const;
+  std::string dtype() const;
+  std::string shape_text() const;
 };
 
 // Throws TypeError where `object` is no array; `name` says which argument it is.

@@ -12,10 +12,10 @@ void check_actions(const ArrayView& actions, const Spec& spec, i64 num_envs, int
 
 // An output or mask: [num_envs, ...] of one dtype, contiguous, on the CPU.
 struct Wanted {
-    char kind;
-    int bits;
-    int rank;
-    i64 shape[ArrayView::max_rank];
+  char kind;
+  int bits;
+  int rank;
+  i64 shape[ArrayView::max_rank];
 };
 void check_array(const ArrayView& array, const Wanted& wanted, const char* name, bool written);
 

@@ -25,16 +25,16 @@ namespace leanfast {
 
 template <class Real>
 struct Outcome {
-    Real reward;
-    bool terminated;
+  Real reward;
+  bool terminated;
 };
 
 struct NoParams {
-    static constexpr const char* param_names = "";
-    template <class Visitor>
-    void each_param(Visitor&& visit) {
-        visit();
-    }
+  static constexpr const char* param_names = "";
+  template <class Visitor>
+  void each_param(Visitor&& visit) {
+    visit();
+  }
 };
 
 namespace has {
@@ -52,7 +52,7 @@ concept reset =
     requires(typename E::State& s, const typename E::Params& p, Rng& rng) { E::reset(s, p, rng); };
 template <class E, class Action, class Real>
 concept step = requires(typename E::State& s, Action a, const typename E::Params& p, Rng& rng) {
-    Outcome<Real>{E::step(s, a, p, rng)};
+  Outcome<Real>{E::step(s, a, p, rng)};
 };
 template <class E, class Action, class Real>
 concept agents_step =
@@ -60,7 +60,7 @@ concept agents_step =
              Rng& rng) { bool{E::step(s, a, rewards, p, rng)}; };
 template <class E, class Value>
 concept observe = requires(const typename E::State& s, const typename E::Params& p, Value* out) {
-    E::observe(s, p, out);
+  E::observe(s, p, out);
 };
 template <class E, class Value>
 concept agents_observe = requires(const typename E::State& s, const typename E::Params& p,
@@ -73,22 +73,22 @@ concept check = requires(const typename E::Params& p) { E::check(p); };
 // What a header's struct is, read off its signatures.
 template <class E, class Real>
 struct Traits {
-    static constexpr bool discrete = has::step<E, int, Real> || has::agents_step<E, int, Real>;
-    static constexpr bool many_agents =
-        has::agents_step<E, int, Real> || has::agents_step<E, Real, Real>;
-    static constexpr bool steps = discrete || many_agents || has::step<E, const Real*, Real>;
+  static constexpr bool discrete = has::step<E, int, Real> || has::agents_step<E, int, Real>;
+  static constexpr bool many_agents =
+      has::agents_step<E, int, Real> || has::agents_step<E, Real, Real>;
+  static constexpr bool steps = discrete || many_agents || has::step<E, const Real*, Real>;
 
-    template <class Value>
-    static constexpr bool observes =
-        many_agents ? has::agents_observe<E, Value> : has::observe<E, Value>;
+  template <class Value>
+  static constexpr bool observes =
+      many_agents ? has::agents_observe<E, Value> : has::observe<E, Value>;
 
-    static constexpr Spec spec(const typename E::Params& params) {
-        if constexpr (has::sized_spec<E>) {
-            return E::spec(params);
-        } else {
-            return E::spec();
-        }
+  static constexpr Spec spec(const typename E::Params& params) {
+    if constexpr (has::sized_spec<E>) {
+      return E::spec(params);
+    } else {
+      return E::spec();
     }
+  }
 };
 
 template <class E, class Real>
@@ -100,75 +100,71 @@ concept Environment =
 // One sentence for each way to miss the contract; the first that fails is the one to mend.
 template <class E, class Real>
 constexpr bool explain_contract() {
+  static_assert(
+      has::params<E>,
+      "leanfast: the environment needs `struct Params { ...; LEANFAST_PARAMS(names...) };` "
+      "or `using Params = leanfast::NoParams;`");
+  static_assert(has::state<E>, "leanfast: the environment needs `struct State { ... };`");
+  if constexpr (has::params<E> && has::state<E>) {
+    using State = typename E::State;
+    static_assert(__is_trivially_copyable(State),
+                  "leanfast: State must be plain data: no pointers to own, no constructors, no "
+                  "containers");
+    static_assert(sizeof(State) % 4 == 0,
+                  "leanfast: State must be made of 32-bit or 64-bit fields (its size must be a "
+                  "multiple of 4 bytes)");
+    static_assert(has::fixed_spec<E> || has::sized_spec<E>,
+                  "leanfast: the environment needs `static constexpr Spec spec()`, or "
+                  "`spec(const Params&)` where sizes depend on parameters");
     static_assert(
-        has::params<E>,
-        "leanfast: the environment needs `struct Params { ...; LEANFAST_PARAMS(names...) };` "
-        "or `using Params = leanfast::NoParams;`");
-    static_assert(has::state<E>, "leanfast: the environment needs `struct State { ... };`");
-    if constexpr (has::params<E> && has::state<E>) {
-        using State = typename E::State;
-        static_assert(__is_trivially_copyable(State),
-                      "leanfast: State must be plain data: no pointers to own, no constructors, no "
-                      "containers");
-        static_assert(sizeof(State) % 4 == 0,
-                      "leanfast: State must be made of 32-bit or 64-bit fields (its size must be a "
-                      "multiple of 4 bytes)");
-        static_assert(has::fixed_spec<E> || has::sized_spec<E>,
-                      "leanfast: the environment needs `static constexpr Spec spec()`, or "
-                      "`spec(const Params&)` where sizes depend on parameters");
-        static_assert(
-            has::reset<E>,
-            "leanfast: the environment needs `static void reset(State&, const Params&, Rng&)`");
-        static_assert(
-            Traits<E, Real>::steps,
-            "leanfast: the environment needs `static Outcome<Real> step(State&, int action, "
-            "const Params&, Rng&)` (or `const Real* action`; for several agents `static bool "
-            "step(State&, const int* actions, Real* rewards, const Params&, Rng&)`)");
-        using T = Traits<E, Real>;
-        constexpr bool observes = T::template observes<Real> || T::template observes<u8>;
-        static_assert(
-            !T::steps || observes,
-            "leanfast: the environment needs `static void observe(const State&, const Params&, "
-            "Real* out)` (or `u8* out`; for several agents `(const State&, const Params&, int "
-            "agent, Real* out)`)");
-        if constexpr (has::fixed_spec<E> && T::steps && observes) {
-            constexpr Spec spec = E::spec();
-            static_assert(
-                spec.observation.dtype != Dtype::u8 || T::template observes<u8>,
-                "leanfast: the spec says planes of bytes, but observe does not write `u8* out`");
-            static_assert(
-                spec.observation.dtype != Dtype::real || T::template observes<Real>,
-                "leanfast: the spec says real-valued observations, but observe does not write "
-                "`Real* out`");
-            static_assert(
-                spec.action.is_discrete() == T::discrete,
-                "leanfast: the spec's action and step's disagree: discrete(n) goes with `int`, "
-                "continuous(...) with `const Real*`");
-            static_assert(spec.agents >= 1 && spec.agents <= max_agents,
-                          "leanfast: the spec's agents must be 1 to 128");
-            static_assert(
-                spec.agents == 1 || T::many_agents,
-                "leanfast: the spec has several agents, so step must take `const int* actions, "
-                "Real* rewards` and observe an agent's index");
-        }
+        has::reset<E>,
+        "leanfast: the environment needs `static void reset(State&, const Params&, Rng&)`");
+    static_assert(Traits<E, Real>::steps,
+                  "leanfast: the environment needs `static Outcome<Real> step(State&, int action, "
+                  "const Params&, Rng&)` (or `const Real* action`; for several agents `static bool "
+                  "step(State&, const int* actions, Real* rewards, const Params&, Rng&)`)");
+    using T = Traits<E, Real>;
+    constexpr bool observes = T::template observes<Real> || T::template observes<u8>;
+    static_assert(
+        !T::steps || observes,
+        "leanfast: the environment needs `static void observe(const State&, const Params&, "
+        "Real* out)` (or `u8* out`; for several agents `(const State&, const Params&, int "
+        "agent, Real* out)`)");
+    if constexpr (has::fixed_spec<E> && T::steps && observes) {
+      constexpr Spec spec = E::spec();
+      static_assert(
+          spec.observation.dtype != Dtype::u8 || T::template observes<u8>,
+          "leanfast: the spec says planes of bytes, but observe does not write `u8* out`");
+      static_assert(spec.observation.dtype != Dtype::real || T::template observes<Real>,
+                    "leanfast: the spec says real-valued observations, but observe does not write "
+                    "`Real* out`");
+      static_assert(spec.action.is_discrete() == T::discrete,
+                    "leanfast: the spec's action and step's disagree: discrete(n) goes with `int`, "
+                    "continuous(...) with `const Real*`");
+      static_assert(spec.agents >= 1 && spec.agents <= max_agents,
+                    "leanfast: the spec's agents must be 1 to 128");
+      static_assert(spec.agents == 1 || T::many_agents,
+                    "leanfast: the spec has several agents, so step must take `const int* actions, "
+                    "Real* rewards` and observe an agent's index");
     }
-    return Environment<E, Real>;
+  }
+  return Environment<E, Real>;
 }
 
 // Ends a header: says which struct is the environment.
 template <class Real>
 struct Declared {
-    using type = void;
+  using type = void;
 };
 
 }  // namespace leanfast
 
-#define LEANFAST_ENVIRONMENT(Struct)    \
-    template <>                         \
-    struct leanfast::Declared<float> {  \
-        using type = Struct<float>;     \
-    };                                  \
-    template <>                         \
-    struct leanfast::Declared<double> { \
-        using type = Struct<double>;    \
-    };
+#define LEANFAST_ENVIRONMENT(Struct)  \
+  template <>                         \
+  struct leanfast::Declared<float> {  \
+    using type = Struct<float>;       \
+  };                                  \
+  template <>                         \
+  struct leanfast::Declared<double> { \
+    using type = Struct<double>;      \
+  };

@@ -22,40 +22,40 @@ std::atomic<u32> fork_generation{0};
 
 void watch_forks() {
 #if defined(__unix__) || defined(__APPLE__)
-    static const int registered =
-        pthread_atfork(nullptr, nullptr, [] { fork_generation.fetch_add(1); });
-    if (registered != 0) throw std::runtime_error("the fork handler could not be registered");
+  static const int registered =
+      pthread_atfork(nullptr, nullptr, [] { fork_generation.fetch_add(1); });
+  if (registered != 0) throw std::runtime_error("the fork handler could not be registered");
 #endif
 }
 
 std::unique_ptr<char[], void (*)(char*)> aligned_bytes(i64 bytes) {
-    constexpr std::align_val_t line{64};
-    const auto size = static_cast<std::size_t>(bytes);
-    char* memory = static_cast<char*>(::operator new(size, line));
-    std::memset(memory, 0, size);
-    return {memory, [](char* p) { ::operator delete(p, std::align_val_t{64}); }};
+  constexpr std::align_val_t line{64};
+  const auto size = static_cast<std::size_t>(bytes);
+  char* memory = static_cast<char*>(::operator new(size, line));
+  std::memset(memory, 0, size);
+  return {memory, [](char* p) { ::operator delete(p, std::align_val_t{64}); }};
 }
 
 }  // namespace
 
 bool runs_instruction_set(int set) {
 #if defined(__x86_64__)
-    __builtin_cpu_init();
-    if (set == 1) return __builtin_cpu_supports("avx2");
-    if (set == 2) {
-        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-               __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-    }
+  __builtin_cpu_init();
+  if (set == 1) return __builtin_cpu_supports("avx2");
+  if (set == 2) {
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  }
 #endif
-    return set == 0;
+  return set == 0;
 }
 
 int best_instruction_set() {
-    int best = 0;
-    for (int set = 0; set < instruction_sets; ++set) {
-        if (runs_instruction_set(set)) best = set;
-    }
-    return best;
+  int best = 0;
+  for (int set = 0; set < instruction_sets; ++set) {
+    if (runs_instruction_set(set)) best = set;
+  }
+  return best;
 }
 
 Engine::Engine(const Kernels& kernels, std::vector<char> params, Spec spec, i64 num_envs,
@@ -65,139 +65,139 @@ Engine::Engine(const Kernels& kernels, std::vector<char> params, Spec spec, i64 
       num_envs_(num_envs),
       threads_(threads),
       instruction_set_(instruction_set) {
-    const i64 padded = (num_envs + block - 1) / block * block;
-    const auto allocate = [&](i64 bytes_per_env) {
-        memory_.push_back(aligned_bytes(padded * bytes_per_env));
-        return memory_.back().get();
-    };
-    call_.spec = spec;
-    call_.params = params_.data();
-    Records& r = call_.records;
-    r.state = allocate(kernels.state_bytes);
-    r.stride = padded;
-    r.seed = reinterpret_cast<u64*>(allocate(sizeof(u64)));
-    r.episode = reinterpret_cast<u32*>(allocate(sizeof(u32)));
-    r.length = reinterpret_cast<i32*>(allocate(sizeof(i32)));
-    r.total = allocate(kernels.real_bytes * i64{spec.agents});
-    std::fill_n(r.episode, padded, ~u32{0});  // the first reset makes it episode 0
+  const i64 padded = (num_envs + block - 1) / block * block;
+  const auto allocate = [&](i64 bytes_per_env) {
+    memory_.push_back(aligned_bytes(padded * bytes_per_env));
+    return memory_.back().get();
+  };
+  call_.spec = spec;
+  call_.params = params_.data();
+  Records& r = call_.records;
+  r.state = allocate(kernels.state_bytes);
+  r.stride = padded;
+  r.seed = reinterpret_cast<u64*>(allocate(sizeof(u64)));
+  r.episode = reinterpret_cast<u32*>(allocate(sizeof(u32)));
+  r.length = reinterpret_cast<i32*>(allocate(sizeof(i32)));
+  r.total = allocate(kernels.real_bytes * i64{spec.agents});
+  std::fill_n(r.episode, padded, ~u32{0});  // the first reset makes it episode 0
 }
 
 Engine::~Engine() {
-    if (!forked()) delete pool_;  // a forked child has no such threads to join
+  if (!forked()) delete pool_;  // a forked child has no such threads to join
 }
 
 bool Engine::forked() const {
-    return pool_ != nullptr && pool_generation_ != fork_generation.load(std::memory_order_relaxed);
+  return pool_ != nullptr && pool_generation_ != fork_generation.load(std::memory_order_relaxed);
 }
 
 void Engine::begin_reset(const Slot& out, const u8* mask) {
-    call_.out = out;
-    call_.mask = mask;
-    begin(kernels_.reset[static_cast<int>(call_.spec.observation.dtype)], reset_cost_);
+  call_.out = out;
+  call_.mask = mask;
+  begin(kernels_.reset[static_cast<int>(call_.spec.observation.dtype)], reset_cost_);
 }
 
 void Engine::begin_step(const Slot& out, const void* actions, int action_bytes) {
-    call_.out = out;
-    call_.actions = actions;
-    call_.action_bytes = action_bytes;
-    begin(kernels_.step[instruction_set_][static_cast<int>(call_.spec.observation.dtype)],
-          step_cost_);
+  call_.out = out;
+  call_.actions = actions;
+  call_.action_bytes = action_bytes;
+  begin(kernels_.step[instruction_set_][static_cast<int>(call_.spec.observation.dtype)],
+        step_cost_);
 }
 
 void Engine::begin(RangeFn range, Cost& cost) {
-    cost_ = &cost;
-    range_ = range;
-    cursor_ = 0;
-    in_flight_ = true;
-    const bool worth_it = cost.batches == 0 ? num_envs_ >= surely_worth_a_barrier
-                                            : expected_ns() > worth_a_barrier_ns;
-    pooled_ = threads_ > 1 && num_envs_ > block && worth_it;
-    if (!pooled_) return;
-    if (pool_ == nullptr) {
-        watch_forks();
-        pool_generation_ = fork_generation.load();
-        pool_ = new Pool(threads_);
-    }
-    const i64 blocks = (num_envs_ + block - 1) / block;
-    chunk_envs_ = std::max<i64>(1, blocks / (i64{threads_} * 8)) * block;
-    pool_->start(run_chunk, this, (num_envs_ + chunk_envs_ - 1) / chunk_envs_);
+  cost_ = &cost;
+  range_ = range;
+  cursor_ = 0;
+  in_flight_ = true;
+  const bool worth_it =
+      cost.batches == 0 ? num_envs_ >= surely_worth_a_barrier : expected_ns() > worth_a_barrier_ns;
+  pooled_ = threads_ > 1 && num_envs_ > block && worth_it;
+  if (!pooled_) return;
+  if (pool_ == nullptr) {
+    watch_forks();
+    pool_generation_ = fork_generation.load();
+    pool_ = new Pool(threads_);
+  }
+  const i64 blocks = (num_envs_ + block - 1) / block;
+  chunk_envs_ = std::max<i64>(1, blocks / (i64{threads_} * 8)) * block;
+  pool_->start(run_chunk, this, (num_envs_ + chunk_envs_ - 1) / chunk_envs_);
 }
 
 bool Engine::finish(Clock::time_point deadline) {
-    if (!(pooled_ ? pool_->finish(deadline) : run_inline(deadline))) return false;
-    in_flight_ = false;
-    if (timing()) ++cost_->batches;
-    if (failed_.load()) {
-        throw std::runtime_error("env " + std::to_string(failure_.env) + ": " + failure_.what);
-    }
-    return true;
+  if (!(pooled_ ? pool_->finish(deadline) : run_inline(deadline))) return false;
+  in_flight_ = false;
+  if (timing()) ++cost_->batches;
+  if (failed_.load()) {
+    throw std::runtime_error("env " + std::to_string(failure_.env) + ": " + failure_.what);
+  }
+  return true;
 }
 
 bool Engine::run_inline(Clock::time_point deadline) {
-    const bool in_pieces = timing() || expected_ns() > may_be_interrupted_ns;
-    const i64 piece = in_pieces ? block : num_envs_;
-    while (cursor_ < num_envs_) {
-        const i64 first = cursor_;
-        cursor_ = std::min(first + piece, num_envs_);
-        run_range(first, cursor_);
-        if (in_pieces && Clock::now() >= deadline) return cursor_ >= num_envs_;
-    }
-    return true;
+  const bool in_pieces = timing() || expected_ns() > may_be_interrupted_ns;
+  const i64 piece = in_pieces ? block : num_envs_;
+  while (cursor_ < num_envs_) {
+    const i64 first = cursor_;
+    cursor_ = std::min(first + piece, num_envs_);
+    run_range(first, cursor_);
+    if (in_pieces && Clock::now() >= deadline) return cursor_ >= num_envs_;
+  }
+  return true;
 }
 
 void Engine::run_chunk(void* engine, i64 chunk) {
-    auto& self = *static_cast<Engine*>(engine);
-    const i64 first = chunk * self.chunk_envs_;
-    self.run_range(first, std::min(first + self.chunk_envs_, self.num_envs_));
+  auto& self = *static_cast<Engine*>(engine);
+  const i64 first = chunk * self.chunk_envs_;
+  self.run_range(first, std::min(first + self.chunk_envs_, self.num_envs_));
 }
 
 void Engine::run_range(i64 first, i64 last) {
-    if (failed_.load(std::memory_order_relaxed)) return;
-    const bool timed = timing();
-    const auto began = timed ? Clock::now() : Clock::time_point{};
-    Failure failure{};
-    const bool ok = range_(call_, first, last, failure);
-    if (ok && !timed) return;
-    std::lock_guard lock(failure_mutex_);
-    if (!ok && (!failed_.load() || failure.env < failure_.env)) {
-        failure_ = failure;
-        failed_.store(true);
-    }
-    if (timed) {
-        const std::chrono::duration<double, std::nano> took = Clock::now() - began;
-        cost_->ns_per_env =
-            std::min(cost_->ns_per_env, took.count() / static_cast<double>(last - first));
-    }
+  if (failed_.load(std::memory_order_relaxed)) return;
+  const bool timed = timing();
+  const auto began = timed ? Clock::now() : Clock::time_point{};
+  Failure failure{};
+  const bool ok = range_(call_, first, last, failure);
+  if (ok && !timed) return;
+  std::lock_guard lock(failure_mutex_);
+  if (!ok && (!failed_.load() || failure.env < failure_.env)) {
+    failure_ = failure;
+    failed_.store(true);
+  }
+  if (timed) {
+    const std::chrono::duration<double, std::nano> took = Clock::now() - began;
+    cost_->ns_per_env =
+        std::min(cost_->ns_per_env, took.count() / static_cast<double>(last - first));
+  }
 }
 
 void Engine::copy_states_out(char* to) const {
-    const auto* from = static_cast<const char*>(call_.records.state);
-    const i64 size = kernels_.state_bytes, word = kernels_.word_bytes;
-    if (word == 0) {
-        std::memcpy(to, from, static_cast<std::size_t>(num_envs_ * size));
-        return;
+  const auto* from = static_cast<const char*>(call_.records.state);
+  const i64 size = kernels_.state_bytes, word = kernels_.word_bytes;
+  if (word == 0) {
+    std::memcpy(to, from, static_cast<std::size_t>(num_envs_ * size));
+    return;
+  }
+  for (i64 env = 0; env < num_envs_; ++env) {
+    for (i64 k = 0; k < size / word; ++k) {
+      std::memcpy(to + env * size + k * word, from + (k * call_.records.stride + env) * word,
+                  static_cast<std::size_t>(word));
     }
-    for (i64 env = 0; env < num_envs_; ++env) {
-        for (i64 k = 0; k < size / word; ++k) {
-            std::memcpy(to + env * size + k * word, from + (k * call_.records.stride + env) * word,
-                        static_cast<std::size_t>(word));
-        }
-    }
+  }
 }
 
 void Engine::copy_states_in(const char* from) {
-    auto* to = static_cast<char*>(call_.records.state);
-    const i64 size = kernels_.state_bytes, word = kernels_.word_bytes;
-    if (word == 0) {
-        std::memcpy(to, from, static_cast<std::size_t>(num_envs_ * size));
-        return;
+  auto* to = static_cast<char*>(call_.records.state);
+  const i64 size = kernels_.state_bytes, word = kernels_.word_bytes;
+  if (word == 0) {
+    std::memcpy(to, from, static_cast<std::size_t>(num_envs_ * size));
+    return;
+  }
+  for (i64 env = 0; env < num_envs_; ++env) {
+    for (i64 k = 0; k < size / word; ++k) {
+      std::memcpy(to + (k * call_.records.stride + env) * word, from + env * size + k * word,
+                  static_cast<std::size_t>(word));
     }
-    for (i64 env = 0; env < num_envs_; ++env) {
-        for (i64 k = 0; k < size / word; ++k) {
-            std::memcpy(to + (k * call_.records.stride + env) * word, from + env * size + k * word,
-                        static_cast<std::size_t>(word));
-        }
-    }
+  }
 }
 
 }  // namespace leanfast

@@ -17,70 +17,70 @@
 namespace leanfast {
 
 class Engine {
-  public:
-    using Clock = Pool::Clock;
+ public:
+  using Clock = Pool::Clock;
 
-    Engine(const Kernels& kernels, std::vector<char> params, Spec spec, i64 num_envs, int threads,
-           int instruction_set);
-    ~Engine();
-    Engine(const Engine&) = delete;
-    Engine& operator=(const Engine&) = delete;
+  Engine(const Kernels& kernels, std::vector<char> params, Spec spec, i64 num_envs, int threads,
+         int instruction_set);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
 
-    void begin_reset(const Slot& out, const u8* mask);
-    void begin_step(const Slot& out, const void* actions, int action_bytes);
+  void begin_reset(const Slot& out, const u8* mask);
+  void begin_step(const Slot& out, const void* actions, int action_bytes);
 
-    // Works and waits until the batch is done or the deadline has passed (then false: call again).
-    // A header's exception is thrown from here, as std::runtime_error, with the env it came from.
-    bool finish(Clock::time_point deadline);
+  // Works and waits until the batch is done or the deadline has passed (then false: call again).
+  // A header's exception is thrown from here, as std::runtime_error, with the env it came from.
+  bool finish(Clock::time_point deadline);
 
-    // Expected to take long enough that other threads should run meanwhile.
-    bool is_long() const { return expected_ns() > worth_a_barrier_ns; }
-    bool forked() const;
-    bool in_flight() const { return in_flight_; }
+  // Expected to take long enough that other threads should run meanwhile.
+  bool is_long() const { return expected_ns() > worth_a_barrier_ns; }
+  bool forked() const;
+  bool in_flight() const { return in_flight_; }
 
-    const Spec& spec() const { return call_.spec; }
-    const Kernels& kernels() const { return kernels_; }
-    i64 num_envs() const { return num_envs_; }
-    int threads() const { return threads_; }
-    int instruction_set() const { return instruction_set_; }
-    const Records& records() const { return call_.records; }
+  const Spec& spec() const { return call_.spec; }
+  const Kernels& kernels() const { return kernels_; }
+  i64 num_envs() const { return num_envs_; }
+  int threads() const { return threads_; }
+  int instruction_set() const { return instruction_set_; }
+  const Records& records() const { return call_.records; }
 
-    // States one after the other, whatever their layout here: [num_envs, state_bytes].
-    void copy_states_out(char* to) const;
-    void copy_states_in(const char* from);
+  // States one after the other, whatever their layout here: [num_envs, state_bytes].
+  void copy_states_out(char* to) const;
+  void copy_states_in(const char* from);
 
-  private:
-    // The first few batches of each kind are timed, to tell small ones from large ones.
-    struct Cost {
-        int batches = 0;
-        double ns_per_env = 1e12;
-    };
-    static constexpr int batches_to_time = 8;
-    static constexpr double worth_a_barrier_ns = 15e3;
+ private:
+  // The first few batches of each kind are timed, to tell small ones from large ones.
+  struct Cost {
+    int batches = 0;
+    double ns_per_env = 1e12;
+  };
+  static constexpr int batches_to_time = 8;
+  static constexpr double worth_a_barrier_ns = 15e3;
 
-    void begin(RangeFn range, Cost& cost);
-    bool timing() const { return cost_->batches < batches_to_time; }
-    double expected_ns() const { return cost_->ns_per_env * static_cast<double>(num_envs_); }
-    void run_range(i64 first, i64 last);
-    static void run_chunk(void* engine, i64 chunk);
-    bool run_inline(Clock::time_point deadline);
+  void begin(RangeFn range, Cost& cost);
+  bool timing() const { return cost_->batches < batches_to_time; }
+  double expected_ns() const { return cost_->ns_per_env * static_cast<double>(num_envs_); }
+  void run_range(i64 first, i64 last);
+  static void run_chunk(void* engine, i64 chunk);
+  bool run_inline(Clock::time_point deadline);
 
-    const Kernels kernels_;
-    const std::vector<char> params_;
-    const i64 num_envs_;
-    const int threads_, instruction_set_;
-    std::vector<std::unique_ptr<char[], void (*)(char*)>> memory_;
-    Call call_{};
-    RangeFn range_ = nullptr;
+  const Kernels kernels_;
+  const std::vector<char> params_;
+  const i64 num_envs_;
+  const int threads_, instruction_set_;
+  std::vector<std::unique_ptr<char[], void (*)(char*)>> memory_;
+  Call call_{};
+  RangeFn range_ = nullptr;
 
-    bool in_flight_ = false, pooled_ = false;
-    i64 cursor_ = 0, chunk_envs_ = 0;
-    Cost reset_cost_, step_cost_, *cost_ = &reset_cost_;
-    std::mutex failure_mutex_;
-    std::atomic<bool> failed_{false};
-    Failure failure_{};
-    Pool* pool_ = nullptr;
-    u32 pool_generation_ = 0;
+  bool in_flight_ = false, pooled_ = false;
+  i64 cursor_ = 0, chunk_envs_ = 0;
+  Cost reset_cost_, step_cost_, *cost_ = &reset_cost_;
+  std::mutex failure_mutex_;
+  std::atomic<bool> failed_{false};
+  Failure failure_{};
+  Pool* pool_ = nullptr;
+  u32 pool_generation_ = 0;
 };
 
 // The instruction set, of those built, that this processor runs best.

@@ -17,11 +17,11 @@ static_assert(!std::is_void_v<Declared<float>>,
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) const leanfast::Table* LEANFAST_ENTRY() {
-    static const leanfast::Table table = {
-        leanfast::table_version,
-        sizeof(leanfast::Table),
-        leanfast::make_kernels<float, Declared<float>>(),
-        leanfast::make_kernels<double, Declared<double>>(),
-    };
-    return &table;
+  static const leanfast::Table table = {
+      leanfast::table_version,
+      sizeof(leanfast::Table),
+      leanfast::make_kernels<float, Declared<float>>(),
+      leanfast::make_kernels<double, Declared<double>>(),
+  };
+  return &table;
 }

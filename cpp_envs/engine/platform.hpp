@@ -19,8 +19,8 @@ static_assert(sizeof(i32) == 4 && sizeof(i64) == 8);
 
 template <class To, class From>
 LEANFAST_FN constexpr To bit_cast(const From& from) {
-    static_assert(sizeof(To) == sizeof(From));
-    return __builtin_bit_cast(To, from);
+  static_assert(sizeof(To) == sizeof(From));
+  return __builtin_bit_cast(To, from);
 }
 
 template <class A, class B>

@@ -41,9 +41,8 @@ struct CartPole {
     const auto [sin, cos] = sin_cos(s.theta);
 
     const Real temp = (force + polemass_length * square(s.theta_dot) * sin) * per_mass;
-    const Real theta_acc =
-        (p.gravity * sin - cos * temp) /
-        (p.length * (Real(4.0 / 3.0) - p.masspole * square(cos) * per_mass));
+    const Real theta_acc = (p.gravity * sin - cos * temp) /
+                           (p.length * (Real(4.0 / 3.0) - p.masspole * square(cos) * per_mass));
     const Real x_acc = temp - polemass_length * theta_acc * cos * per_mass;
 
     s.x = s.x + p.tau * s.x_dot;
