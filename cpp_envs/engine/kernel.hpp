@@ -74,11 +74,11 @@ struct Kernel {
     }
   }
 
-  // The vectoriser interleaves rows of 3 or 2^k values; others are gathered as columns first.
+  // The vectoriser interleaves rows of 2^k values well; others are gathered as columns first.
   static constexpr int staged_row() {
     if constexpr (has::fixed_spec<E> && !T::many_agents && !std::is_same_v<Value, u8>) {
       constexpr int size = E::spec().observation.size();
-      return size != 3 && (size & (size - 1)) != 0 && size <= 64 ? size : 0;
+      return (size & (size - 1)) != 0 && size <= 64 ? size : 0;
     } else {
       return 0;
     }
