@@ -42,6 +42,10 @@ class Batch:
     episode_return: torch.Tensor | None = None  # [N, (A)], of the episode the step belongs to
     episode_length: torch.Tensor | None = None  # [N]
 
+    def row(self, step: int) -> "Batch":
+        """One step of a [steps, N, ...] batch."""
+        return Batch(**{name: tensor[step] for name, tensor in self.items()})
+
     def items(self) -> Iterator[tuple[str, torch.Tensor]]:
         for field in fields(self):
             value = getattr(self, field.name)
@@ -119,10 +123,6 @@ class Engine(_native.Engine):
         self._unseeded = False
         return batch
 
-    def step(self, actions: torch.Tensor | np.ndarray, into: "_native.Slot | None" = None) -> Batch:
-        self.send(actions, into)
-        return self.recv()
-
     def slot(self, **arrays: torch.Tensor) -> _native.Slot:
         """Arrays of the caller's for send(actions, into=slot) to write a step into, by the names
         of Batch's fields; what is not given goes to the engine's own buffers."""
@@ -137,8 +137,7 @@ class Engine(_native.Engine):
         """A rollout's memory, [steps, N, ...], and a slot for each of its steps."""
         steps = _whole("steps", steps, 1, 2**31 - 1)
         rollout = self._allocate((steps,), pin_memory)
-        rows = zip(*(tensor.unbind(0) for _, tensor in rollout.items()), strict=True)
-        return rollout, [self._slot(Batch(*row)) for row in rows]
+        return rollout, self._slots(rollout, [rollout.row(t) for t in range(steps)])
 
     def state_dict(self) -> dict[str, Any]:
         """Everything the trajectories depend on: a loaded engine goes on bit for bit."""
