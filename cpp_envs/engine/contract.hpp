@@ -43,8 +43,14 @@ template <class E>
 concept params = requires(typename E::Params p) { E::Params::param_names; };
 template <class E>
 concept state = requires { typename E::State; };
+template <class S>
+concept plain_data = __is_trivially_copyable(S) && requires(S& s) { s = S{}; };
 template <class E>
 concept fixed_spec = requires { Spec{E::spec()}; };
+template <int>
+struct Constant;
+template <class E>
+concept constant_spec = requires { typename Constant<E::spec().agents>; };
 template <class E>
 concept sized_spec = requires(const typename E::Params& p) { Spec{E::spec(p)}; };
 template <class E>
@@ -52,12 +58,12 @@ concept reset =
     requires(typename E::State& s, const typename E::Params& p, Rng& rng) { E::reset(s, p, rng); };
 template <class E, class Action, class Real>
 concept step = requires(typename E::State& s, Action a, const typename E::Params& p, Rng& rng) {
-  Outcome<Real>{E::step(s, a, p, rng)};
+  requires same_type<decltype(E::step(s, a, p, rng)), Outcome<Real>>;
 };
 template <class E, class Action, class Real>
 concept agents_step =
     requires(typename E::State& s, const Action* a, Real* rewards, const typename E::Params& p,
-             Rng& rng) { bool{E::step(s, a, rewards, p, rng)}; };
+             Rng& rng) { requires same_type<decltype(E::step(s, a, rewards, p, rng)), bool>; };
 template <class E, class Value>
 concept observe = requires(const typename E::State& s, const typename E::Params& p, Value* out) {
   E::observe(s, p, out);
@@ -97,6 +103,27 @@ concept Environment =
     (has::fixed_spec<E> || has::sized_spec<E>) && Traits<E, Real>::steps &&
     (Traits<E, Real>::template observes<Real> || Traits<E, Real>::template observes<u8>);
 
+struct AnyField {
+  template <class T>
+  constexpr operator T() const;
+};
+
+// How many values a plain struct can be initialised with, which is how many fields it has.
+template <class P, class... Fields>
+constexpr int field_count() {
+  if constexpr (requires { P{Fields{}..., AnyField{}}; }) {
+    return field_count<P, Fields..., AnyField>();
+  } else {
+    return sizeof...(Fields);
+  }
+}
+
+constexpr int name_count(const char* names) {
+  int count = *names != '\0';
+  for (; *names != '\0'; ++names) count += *names == ',';
+  return count;
+}
+
 // One sentence for each way to miss the contract; the first that fails is the one to mend.
 template <class E, class Real>
 constexpr bool explain_contract() {
@@ -107,15 +134,23 @@ constexpr bool explain_contract() {
   static_assert(has::state<E>, "leanfast: the environment needs `struct State { ... };`");
   if constexpr (has::params<E> && has::state<E>) {
     using State = typename E::State;
-    static_assert(__is_trivially_copyable(State),
-                  "leanfast: State must be plain data: no pointers to own, no constructors, no "
-                  "containers");
+    using Params = typename E::Params;
+    if constexpr (__is_aggregate(Params)) {
+      static_assert(field_count<Params>() == name_count(Params::param_names),
+                    "leanfast: LEANFAST_PARAMS(...) must name every field of Params once");
+    }
+    static_assert(
+        has::plain_data<State>,
+        "leanfast: State must be plain data: no containers, no strings, no constructors of "
+        "its own");
     static_assert(sizeof(State) % 4 == 0,
                   "leanfast: State must be made of 32-bit or 64-bit fields (its size must be a "
                   "multiple of 4 bytes)");
     static_assert(has::fixed_spec<E> || has::sized_spec<E>,
                   "leanfast: the environment needs `static constexpr Spec spec()`, or "
                   "`spec(const Params&)` where sizes depend on parameters");
+    static_assert(!has::fixed_spec<E> || has::constant_spec<E>,
+                  "leanfast: spec() must be `static constexpr`, and so must all that it calls");
     static_assert(
         has::reset<E>,
         "leanfast: the environment needs `static void reset(State&, const Params&, Rng&)`");
@@ -130,7 +165,7 @@ constexpr bool explain_contract() {
         "leanfast: the environment needs `static void observe(const State&, const Params&, "
         "Real* out)` (or `u8* out`; for several agents `(const State&, const Params&, int "
         "agent, Real* out)`)");
-    if constexpr (has::fixed_spec<E> && T::steps && observes) {
+    if constexpr (has::constant_spec<E> && T::steps && observes) {
       constexpr Spec spec = E::spec();
       static_assert(
           spec.observation.dtype != Dtype::u8 || T::template observes<u8>,
@@ -157,14 +192,26 @@ struct Declared {
   using type = void;
 };
 
+template <template <class> class>
+constexpr bool is_template() {
+  return true;
+}
+template <class>
+constexpr bool is_template() {
+  return false;
+}
+
 }  // namespace leanfast
 
-#define LEANFAST_ENVIRONMENT(Struct)  \
-  template <>                         \
-  struct leanfast::Declared<float> {  \
-    using type = Struct<float>;       \
-  };                                  \
-  template <>                         \
-  struct leanfast::Declared<double> { \
-    using type = Struct<double>;      \
+#define LEANFAST_ENVIRONMENT(Struct)                                                           \
+  static_assert(leanfast::is_template<Struct>(),                                               \
+                "leanfast: the environment must be a template over its type of number: write " \
+                "`template <class Real>` above `struct " #Struct "`");                         \
+  template <>                                                                                  \
+  struct leanfast::Declared<float> {                                                           \
+    using type = Struct<float>;                                                                \
+  };                                                                                           \
+  template <>                                                                                  \
+  struct leanfast::Declared<double> {                                                          \
+    using type = Struct<double>;                                                               \
   };
