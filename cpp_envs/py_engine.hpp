@@ -42,7 +42,8 @@ class PyEngine {
   }
 
   // `batch` has the arrays as attributes; those that are None stay in the engine's own buffers.
-  std::shared_ptr<PySlot> slot(const py::object& batch) const {
+  // recv() returns `shown`.
+  std::shared_ptr<PySlot> slot(const py::object& batch, const py::object& shown) const {
     const Engine& e = usable();
     const Spec& spec = e.spec();
     const int real = real_bytes_ * 8;
@@ -68,14 +69,15 @@ class PyEngine {
                   static_cast<u8*>(data("done", flag)),
                   data("episode_return", per_agent),
                   static_cast<i32*>(data("episode_length", count))};
-    made->batch = made->memory = batch;
+    made->batch = shown;
+    made->memory = batch;
     return made;
   }
 
   // One slot for each of a [steps, num_envs, ...] batch's rows; recv() hands over its `shown[t]`.
   std::vector<std::shared_ptr<PySlot>> slots(const py::object& rows, const py::list& shown) const {
     const py::object first = rows.attr("row")(0);
-    const Slot base = slot(first)->slot;
+    const Slot base = slot(first, first)->slot;
     const auto bytes = [&](const char* name) -> i64 {
       const py::object array = rows.attr(name);
       return array.is_none()

@@ -101,7 +101,7 @@ class Engine(_native.Engine):
         _seeds(self.seed, num_envs)
         pinned = torch.cuda.is_available() if pin_memory is None else pin_memory
         self.buffers = [self._allocate((), pinned) for _ in range(2)]
-        self._set_buffers(*(self._slot(batch) for batch in self.buffers))
+        self._set_buffers(*(self._slot(batch, batch) for batch in self.buffers))
         self._unseeded = True
 
     @property
@@ -123,15 +123,17 @@ class Engine(_native.Engine):
         self._unseeded = False
         return batch
 
-    def slot(self, **arrays: torch.Tensor) -> _native.Slot:
+    def slot(self, shown: Any = None, **arrays: torch.Tensor) -> _native.Slot:
         """Arrays of the caller's for send(actions, into=slot) to write a step into, by the names
-        of Batch's fields; what is not given goes to the engine's own buffers."""
+        of Batch's fields; what is not given goes to the engine's own buffers. recv() returns
+        `shown`, or else the arrays as a Batch."""
         unknown = [name for name in arrays if name not in Batch.__slots__]
         if unknown:
             raise ValueError(
                 f"a slot has no array {unknown[0]!r}; it has: {', '.join(Batch.__slots__)}"
             )
-        return self._slot(Batch(**arrays))
+        batch = Batch(**arrays)
+        return self._slot(batch, batch if shown is None else shown)
 
     def storage(self, steps: int, pin_memory: bool = False) -> tuple[Batch, list[_native.Slot]]:
         """A rollout's memory, [steps, N, ...], and a slot for each of its steps."""

@@ -1,0 +1,226 @@
+"""A batch of environments as a TorchRL EnvBase.
+
+Steps are written into rows of this face's own, never into the engine's two buffers, and a row is
+not written again while anybody holds a part of it: a rollout's list of steps stays what it was.
+"""
+
+from sys import getrefcount
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from tensordict import TensorDict, TensorDictBase
+from torchrl.data import Bounded, Categorical, Composite, TensorSpec, Unbounded
+from torchrl.envs import EnvBase
+
+from leanfast.envs.native import Batch, Engine
+
+_TENSOR = torch._C.TensorBase
+_storage_holders = torch._C._storage_Use_Count
+_CPU = torch.device("cpu")
+_NOT_KEPT = {"next", "reward", "_reset"}  # of a root, where step_mdp makes the next one
+
+
+class Source(Protocol):
+    """What the face needs of a batch of environments: the engine, or a wrapped Gymnasium one."""
+
+    num_envs: int
+    agents: int
+    spec: dict[str, Any]
+    dtype: torch.dtype
+
+    def reset(self, seed: int | None = None, mask: torch.Tensor | None = None) -> Batch: ...
+    def step(self, actions: torch.Tensor) -> Batch: ...
+    def close(self) -> None: ...
+
+
+class Row(NamedTuple):
+    """One step, shaped as TorchRL wants it: rewards and flags with a last axis of one."""
+
+    observation: torch.Tensor
+    next_observation: torch.Tensor
+    reward: torch.Tensor
+    terminated: torch.Tensor
+    truncated: torch.Tensor
+    done: torch.Tensor
+
+
+class BatchedEnv(EnvBase):
+    """`source` is reached as env.source: for loops that want no TensorDict in the way."""
+
+    batch_locked = True
+
+    def __init__(self, source: Source):
+        super().__init__(device=torch.device("cpu"), batch_size=torch.Size([source.num_envs]))
+        self.source = source
+        n, lead = source.num_envs, (source.num_envs,)
+        if source.agents > 1:
+            lead = (n, source.agents)
+        seen = source.spec["observation"]
+        self.observation_spec = Composite(
+            observation=_box_spec(seen, lead, source.dtype), shape=(n,)
+        )
+        action = source.spec["action"]
+        self.action_spec = (
+            Categorical(action, shape=lead, dtype=torch.int64)
+            if isinstance(action, int)
+            else _box_spec(action, lead, source.dtype)
+        )
+        self.reward_spec = Unbounded(shape=(*lead, 1), dtype=source.dtype)
+        flag = Categorical(2, shape=(n, 1), dtype=torch.bool)
+        self.done_spec = Composite(
+            done=flag, terminated=flag.clone(), truncated=flag.clone(), shape=(n,)
+        )
+        # No env is done where an episode begins: one element seen as many, so that writing into
+        # it is refused by torch instead of being seen in every other step.
+        never = torch.zeros((1, 1), dtype=torch.bool).expand(n, 1)
+        self._never_done = {"done": never, "terminated": never, "truncated": never}
+        self._rows = _Rows(source) if isinstance(source, Engine) else None
+        self._now = _Now()
+
+    def step_and_maybe_reset(
+        self, tensordict: TensorDictBase
+    ) -> tuple[TensorDictBase, TensorDictBase]:
+        if type(tensordict) is not TensorDict or self._post_step_mdp_hooks is not None:
+            return super().step_and_maybe_reset(tensordict)
+        root = tensordict._tensordict
+        row = self._advance(root["action"])
+        self._now.began = None
+        kept = {k: v for k, v in root.items() if k not in _NOT_KEPT}
+        after = {**kept, "observation": row.observation, **self._never_done}
+        root["next"] = _next(row, tensordict._batch_size)
+        return tensordict, _tensordict(after, tensordict._batch_size)
+
+    def _step(self, tensordict: TensorDictBase) -> TensorDictBase:
+        row = self._advance(tensordict.get("action"))
+        self._now.began = row.done
+        return _next(row, self.batch_size)
+
+    def _reset(self, tensordict: TensorDictBase | None = None, **_: Any) -> TensorDictBase:
+        mask = None if tensordict is None else tensordict.get("_reset", None)
+        if mask is None or self._now.observation is None:
+            self._show(self.source.reset(seed=self._now.seed))
+            self._now.seed = None
+        else:
+            mask = mask.reshape(self.source.num_envs)
+            began = (
+                torch.zeros_like(mask) if self._now.began is None else self._now.began.squeeze(-1)
+            )
+            if bool((mask & ~began).any()):
+                self._show(self.source.reset(mask=mask & ~began))
+            self._now.began = (began & ~mask).unsqueeze(-1)
+        state = {"observation": self._now.observation, **self._never_done}
+        return _tensordict(state, self.batch_size)
+
+    def _set_seed(self, seed: int | None) -> None:
+        self._now.seed = seed
+
+    def close(self, *, raise_if_closed: bool = True) -> None:
+        super().close(raise_if_closed=raise_if_closed)
+        self.source.close()
+
+    def _advance(self, actions: torch.Tensor) -> Row:
+        row = self._rows.step(actions) if self._rows else _copied(self.source.step(actions))
+        self._now.observation = row.observation
+        return row
+
+    def _show(self, batch: Batch) -> None:
+        self._now.began = None
+        self._now.observation = batch.observation.clone()
+
+
+class _Now:
+    """What changes from step to step, kept off the module: setting an attribute there is slow."""
+
+    __slots__ = ("began", "observation", "seed")
+
+    def __init__(self) -> None:
+        self.seed: int | None = None
+        self.observation: torch.Tensor | None = None
+        self.began: torch.Tensor | None = None  # envs that the last step reset already
+
+
+class _Rows:
+    """Memory for the engine to write steps into: a few rows in turn, each used again only when
+    nobody else holds any of its tensors, a view of one, or its storage."""
+
+    RING = 4  # the step being written, the two a training loop holds, and one to spare
+
+    def __init__(self, engine: Engine):
+        self.engine = engine
+        self.ring = [_OwnedRow(engine) for _ in range(self.RING)]
+        self.turn = 0
+
+    def step(self, actions: torch.Tensor) -> Row:
+        self.turn = turn = (self.turn + 1) % self.RING
+        row = self.ring[turn]
+        if row.holders() != row.alone:
+            self.ring[turn] = row = _OwnedRow(self.engine)
+        return self.engine.step(actions, row.slot)
+
+
+class _OwnedRow:
+    __slots__ = ("alone", "row", "slot", "storages")
+
+    def __init__(self, engine: Engine):
+        like = engine.buffers[0]
+        arrays = {name: torch.empty_like(getattr(like, name)) for name in Row._fields}
+        self.row = Row(*(t if "obs" in n else t.unsqueeze(-1) for n, t in arrays.items()))
+        self.slot = engine.slot(shown=self.row, **arrays)
+        self.storages = [t.untyped_storage()._cdata for t in self.row]
+        del arrays
+        self.alone = self.holders()
+
+    def holders(self) -> list[int]:
+        """Who holds each tensor, in Python and in torch, and its storage; and where its data lies
+        (share_memory_() moves it)."""
+        row = self.row
+        return [
+            *map(getrefcount, row),
+            *map(_TENSOR._use_count, row),
+            *map(_storage_holders, self.storages),
+            *map(_TENSOR.data_ptr, row),
+        ]
+
+
+def _next(row: Row, batch_size: torch.Size) -> TensorDict:
+    leaves = {
+        "observation": row.next_observation,
+        "reward": row.reward,
+        "done": row.done,
+        "terminated": row.terminated,
+        "truncated": row.truncated,
+    }
+    return _tensordict(leaves, batch_size)
+
+
+def _tensordict(leaves: dict[str, torch.Tensor], batch_size: torch.Size) -> TensorDict:
+    made = TensorDict._new_unsafe(leaves, batch_size, nested=False)
+    made._device = _CPU  # as an argument it costs as much again as all the rest
+    return made
+
+
+def _copied(batch: Batch) -> Row:
+    return Row(
+        batch.observation.clone(),
+        batch.next_observation.clone(),
+        batch.reward.clone().unsqueeze(-1),
+        batch.terminated.clone().unsqueeze(-1),
+        batch.truncated.clone().unsqueeze(-1),
+        batch.done.clone().unsqueeze(-1),
+    )
+
+
+def _box_spec(box: dict[str, Any], lead: tuple[int, ...], dtype: torch.dtype) -> TensorSpec:
+    dtype = torch.uint8 if box["dtype"] == "uint8" else dtype
+    shape = (*lead, *box["shape"])
+    low, high = (_spread(box[side], box["shape"], shape, dtype) for side in ("low", "high"))
+    if dtype.is_floating_point and bool(torch.isinf(low).all() and torch.isinf(high).all()):
+        return Unbounded(shape=shape, dtype=dtype)
+    return Bounded(low, high, shape=shape, dtype=dtype)
+
+
+def _spread(
+    values: list[float], each: tuple[int, ...], shape: tuple[int, ...], dtype: torch.dtype
+) -> torch.Tensor:
+    bounds = torch.tensor(values, dtype=dtype)
+    return (bounds.reshape(each) if len(values) > 1 else bounds).expand(shape)
