@@ -138,14 +138,6 @@ struct Kernel {
     }
   }
 
-  LEANFAST_FN static void reset_one(const Call& c, i64 env, const Params& p) {
-    Rng rng(c.records.seed[env], static_cast<u32>(env), c.records.episode[env], 0);
-    auto&& s = take(c.records, env);
-    s = State{};
-    E::reset(s, p, rng);
-    put_back(c.records, env, s);
-  }
-
   LEANFAST_FN static void step_lanes(const Call& c, i64 first, int lanes, const Params& p,
                                      i64& at) {
     const int row = row_size(c), agents = agent_count(c), no_limit = 0x7fffffff;
@@ -209,8 +201,9 @@ struct Kernel {
     std::memcpy(observation, next, sizeof(Value) * static_cast<std::size_t>(lanes * width));
 
     for (u64 lanes_left = pack(done); lanes_left != 0; lanes_left &= lanes_left - 1) {
-      at = first + __builtin_ctzll(lanes_left);
-      restart(c, at, p, agents, row);
+      const int i = __builtin_ctzll(lanes_left);
+      at = first + i;
+      restart(r, at, p, agents, row, observation + i * width);
     }
   }
 
@@ -225,14 +218,25 @@ struct Kernel {
     return bits;
   }
 
-  LEANFAST_FN static void restart(const Call& c, i64 env, const Params& p, int agents, int row) {
-    const i64 width = static_cast<i64>(row) * agents;
-    c.records.episode[env] += 1;
-    c.records.length[env] = 0;
-    for (int a = 0; a < agents; ++a) static_cast<Real*>(c.records.total)[env * agents + a] = 0;
-    reset_one(c, env, p);
-    observe(take(c.records, env), p, agents, row,
-            static_cast<Value*>(c.out.observation) + env * width);
+  // Begins the env's next episode and shows it.
+  LEANFAST_FN static void restart(const Records& r, i64 env, const Params& p, int agents, int row,
+                                  Value* observation) {
+    const u32 episode = r.episode[env] + 1;
+    r.episode[env] = episode;
+    r.length[env] = 0;
+    for (int a = 0; a < agents; ++a) static_cast<Real*>(r.total)[env * agents + a] = 0;
+    Rng rng(r.seed[env], static_cast<u32>(env), episode, 0);
+    if constexpr (columns) {
+      State s{};
+      E::reset(s, p, rng);
+      put_back(r, env, s);
+      observe(s, p, agents, row, observation);
+    } else {
+      State& s = take(r, env);
+      s = State{};
+      E::reset(s, p, rng);
+      observe(s, p, agents, row, observation);
+    }
   }
 
   // Called while an exception is in flight.
@@ -287,9 +291,12 @@ struct Kernel {
     i64 at = first;
     try {
       for (; at < last; ++at) {
-        if (c.mask == nullptr || c.mask[at] != 0) restart(c, at, p, agents, row);
         Value* const now = static_cast<Value*>(c.out.observation) + at * width;
-        observe(take(c.records, at), p, agents, row, now);
+        if (c.mask == nullptr || c.mask[at] != 0) {
+          restart(c.records, at, p, agents, row, now);
+        } else {
+          observe(take(c.records, at), p, agents, row, now);
+        }
         std::memcpy(static_cast<Value*>(c.out.next_observation) + at * width, now,
                     sizeof(Value) * static_cast<std::size_t>(width));
         for (int a = 0; a < agents; ++a) {
