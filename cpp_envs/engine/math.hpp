@@ -49,7 +49,7 @@ LEANFAST_FN Real cos(Real x) {
   return sin_cos(x).cos;
 }
 
-// The same angle in [-pi, pi], up to rounding, for |x| up to 1e4.
+// The same angle within 1e-6, for |x| up to 1e4, in [-pi, pi] or beyond it by at most 1e-7 |x|.
 LEANFAST_FN float wrap_angle(float x) {
   const float rounder = 12582912.0f;
   const float turns = (x * 0.159154943f + rounder) - rounder;
