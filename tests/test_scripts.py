@@ -230,7 +230,9 @@ def test_another_failure_of_pip_shows_its_last_lines_and_the_log(checkout):
 
 
 @pytest.mark.slow
-def test_an_unreachable_index_is_one_sentence(checkout):
+@pytest.mark.parametrize("pins", ["", (ROOT / "constraints.txt").read_text()], ids=["none", "all"])
+def test_an_unreachable_index_is_one_sentence(checkout, pins):
+    (checkout.root / "constraints.txt").write_text(pins)
     (checkout.bin / "python3").unlink()
     (checkout.bin / "python3").symlink_to(sys.executable)
     offline = {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "0"}
