@@ -58,6 +58,8 @@ def test_the_wheel_holds_the_package_the_configuration_and_every_header(wheel):
     headers = {path.relative_to(ROOT / "cpp_envs") for path in ROOT.glob("cpp_envs/**/*.hpp")}
     assert headers
     assert {f"leanfast/include/{header.as_posix()}" for header in headers} <= names
+    # A user's own header is compiled with these two.
+    assert {f"leanfast/include/engine/{name}" for name in ("entry.cpp", "flags.txt")} <= names
     assert {"leanfast/conf/env/cartpole.yaml", "leanfast/py.typed", "leanfast/cli.py"} <= names
     assert [name for name in names if name.startswith("leanfast/_native.") and ".so" in name]
 
