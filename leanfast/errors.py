@@ -3,3 +3,7 @@
 
 class UsageError(ValueError):
     """A mistake in what the user asked for, said in words that also name the fix."""
+
+
+class HeaderError(UsageError):
+    """What is wrong with a user's C++ header, at the author's own lines."""
