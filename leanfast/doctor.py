@@ -85,16 +85,15 @@ def describe(found: Mapping[str, Any]) -> str:
         f"{device['name']}, compute capability {device['capability']}, {device['memory_gib']} GiB"
         for device in driver["devices"]
     ]
+    built = f"for CUDA {cuda['torch']}" if cuda["torch"] else "without CUDA"
+    offered = f"driver for CUDA {driver['version']}" if driver["version"] else "no driver"
     lines = [
         ("versions", "\n".join(", ".join(versions[i : i + 4]) for i in range(0, len(versions), 4))),
         ("platform", found["platform"]),
         ("cores", f"{found['cores']} usable"),
         ("engine", engine["problem"] or f"built; instruction sets: {instructions}"),
         ("compiler", f"{compiler['command']}: {compiler['version']}" if compiler else "missing"),
-        (
-            "CUDA",
-            f"torch's {cuda['torch'] or 'missing'}, driver's {driver['version'] or 'missing'}",
-        ),
+        ("CUDA", f"torch built {built}, {offered}"),
         ("devices", "\n".join(devices) or driver["problem"]),
         ("NVRTC", found["nvrtc"] or "missing"),
         ("NVML", f"driver {found['nvml']}" if found["nvml"] else "missing"),
