@@ -1,0 +1,72 @@
+"""Writes the README's tables from the results beside this file: `python scripts/bench/tables.py`.
+
+With --check it changes nothing and fails where the README and the results differ.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = Path(__file__).resolve().parent / "results"
+SIZES = (64, 768, 4096, 65536)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true")
+    check = parser.parse_args().check
+    readme = ROOT / "README.md"
+    text = readme.read_text()
+    wanted = with_tables(text)
+    if check and wanted != text:
+        print("README.md's tables differ from scripts/bench/results; run scripts/bench/tables.py")
+        return 1
+    readme.write_text(wanted)
+    return 0
+
+
+def with_tables(text: str) -> str:
+    result = json.loads((RESULTS / "engine.json").read_text())
+    return _between(text, "engine", engine_table(result))
+
+
+def engine_table(result: dict[str, Any]) -> str:
+    machine = result["machine"]
+    rates = {(r["env"], r["subject"], r["threads"], r["num_envs"]): r for r in result["rows"]}
+    lines = [
+        "| environment | stepped by | " + " | ".join(f"{n:,} envs" for n in SIZES) + " |",
+        "| --- | --- |" + " ---: |" * len(SIZES),
+    ]
+    for env, subject, threads in dict.fromkeys(key[:3] for key in rates):
+        rows = [rates.get((env, subject, threads, size)) for size in SIZES]
+        if "leanfast as" in subject or not any(rows):
+            continue
+        who = f"{subject}, {threads} thread{'s' if threads > 1 else ''}"
+        who = f"**{who}**" if subject == "leanfast" else who
+        cells = [f"{row['steps_per_s'] / 1e6:.3g}" if row else "" for row in rows]
+        lines.append(f"| {env} | {who} | " + " | ".join(cells) + " |")
+    repeats = result["rows"][0]["repeats"]
+    spread = max((r["max"] - r["min"]) / r["steps_per_s"] for r in result["rows"])
+    versions = ", ".join(f"{name} {v}" for name, v in machine["versions"].items())
+    lines += [
+        "",
+        f"Million steps/s, random actions: medians of {repeats} repeats taken in turn in one run; "
+        f"the widest spread between repeats was {100 * spread:.0f}%. {machine['processor']}, "
+        f"{machine['cores']} virtual cores, {machine['instruction_set']}, {machine['date']}; "
+        f"{versions}.",
+    ]
+    return "\n".join(lines)
+
+
+def _between(text: str, name: str, table: str) -> str:
+    begin, end = f"<!-- {name}: begin -->\n", f"\n<!-- {name}: end -->"
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}{table}{end}{after}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
