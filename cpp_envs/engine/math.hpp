@@ -11,7 +11,7 @@
 namespace leanfast {
 
 inline constexpr double pi = 3.14159265358979323846;
-inline constexpr double inf = __builtin_huge_val();
+inline constexpr double inf = bit_cast<double>(u64{0x7FF0000000000000});
 
 template <class Real>
 struct SinCos {
@@ -94,5 +94,21 @@ template <class Real>
 LEANFAST_FN constexpr Real square(Real x) {
   return x * x;
 }
+
+// A divisor that every env shares: float multiplies by its reciprocal, double divides exactly.
+template <class Real>
+struct Divisor {
+  Real value, reciprocal;
+
+  LEANFAST_FN constexpr explicit Divisor(Real v) : value(v), reciprocal(1 / v) {}
+
+  LEANFAST_FN friend constexpr Real operator/(Real x, const Divisor& d) {
+    if constexpr (sizeof(Real) == 4) {
+      return x * d.reciprocal;
+    } else {
+      return x / d.value;
+    }
+  }
+};
 
 }  // namespace leanfast

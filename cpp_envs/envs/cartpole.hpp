@@ -36,14 +36,15 @@ struct CartPole {
   }
 
   LEANFAST_FN static Outcome<Real> step(State& s, int action, const Params& p, Rng&) {
-    const Real per_mass = 1 / (p.masspole + p.masscart), polemass_length = p.masspole * p.length;
+    const Divisor<Real> total_mass(p.masspole + p.masscart);
+    const Real polemass_length = p.masspole * p.length;
     const Real force = action == 1 ? p.force_mag : -p.force_mag;
     const auto [sin, cos] = sin_cos(s.theta);
 
-    const Real temp = (force + polemass_length * square(s.theta_dot) * sin) * per_mass;
+    const Real temp = (force + polemass_length * square(s.theta_dot) * sin) / total_mass;
     const Real theta_acc = (p.gravity * sin - cos * temp) /
-                           (p.length * (Real(4.0 / 3.0) - p.masspole * square(cos) * per_mass));
-    const Real x_acc = temp - polemass_length * theta_acc * cos * per_mass;
+                           (p.length * (Real(4.0 / 3.0) - p.masspole * square(cos) / total_mass));
+    const Real x_acc = temp - polemass_length * theta_acc * cos / total_mass;
 
     s.x = s.x + p.tau * s.x_dot;
     s.x_dot = s.x_dot + p.tau * x_acc;
