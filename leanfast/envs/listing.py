@@ -18,6 +18,7 @@ EXAMPLES = """examples:
   leanfast envs cartpole               one in detail; so does the path of a header: my_env.hpp
   leanfast envs new my_env.hpp         write a working example to change into your own"""
 HEADINGS = ("name", "observation", "action", "agents", "steps", "parameters")
+BESIDE = 40  # columns that parameters need, so as not to go below the rest
 # What the example's own code means by these names must stay visible to it.
 TAKEN = {"Actions", "Box", "Outcome", "Params", "Real", "Rng", "Spec", "State"}
 
@@ -60,13 +61,16 @@ def describe(definition: Definition) -> dict[str, Any]:
 def table(every: Iterable[dict[str, Any]]) -> str:
     rows = [HEADINGS, *(_row(one) for one in every)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
-    indent = " " * sum(width + 2 for width in widths)
-    room = max(40, shutil.get_terminal_size((120, 24)).columns - len(indent))
+    columns, indent = shutil.get_terminal_size((120, 24)).columns, sum(widths) + 2 * len(widths)
+    beside = columns - indent >= BESIDE
+    if not beside:
+        indent = 4
     lines = []
     for *cells, params in rows:
         fixed = "".join(f"{cell:<{width}}  " for cell, width in zip(cells, widths, strict=True))
-        wrapped = textwrap.wrap(params, room, break_long_words=False) or ["none"]
-        lines += [fixed + wrapped[0], *(indent + more for more in wrapped[1:])]
+        wrapped = textwrap.wrap(params, columns - indent, break_long_words=False) or ["none"]
+        below = [" " * indent + part for part in wrapped]
+        lines += [fixed + wrapped[0], *below[1:]] if beside else [fixed.rstrip(), *below]
     return "\n".join(lines)
 
 
@@ -188,5 +192,7 @@ def struct_name(file: Path) -> str:
             "a header's name must be letters, digits and _ and begin with a letter, like "
             f"my_env.hpp, for it names a C++ struct, not {file.name!r}"
         )
+    if file.name == "leanfast.hpp":
+        raise UsageError("a header named leanfast.hpp would hide the engine's; choose another name")
     name = "".join(word[0].upper() + word[1:] for word in file.stem.split("_") if word)
     return f"{name}Env" if name in TAKEN else name
