@@ -1,13 +1,19 @@
 """Train small networks as fast as the hardware allows, in plain PyTorch."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+
+from leanfast.envs.registration import register as _register
 
 if TYPE_CHECKING:
     from leanfast.envs.native import Batch, Engine
     from leanfast.envs.torchrl import BatchedEnv
 
 __all__ = ["Batch", "Engine", "make", "wrap"]
+
+with suppress(ImportError):  # the doctor says which packages are missing
+    _register()
 
 
 def make(
@@ -48,9 +54,11 @@ def wrap(env: Any, num_envs: int = 1, **options: Any) -> "BatchedEnv":
     return BatchedEnv(GymnasiumBatch(env, num_envs=num_envs, **options))
 
 
-def __getattr__(name: str) -> Any:
-    if name in ("Engine", "Batch"):
-        from leanfast.envs import native
+if not TYPE_CHECKING:
 
-        return getattr(native, name)
-    raise AttributeError(f"module 'leanfast' has no attribute {name!r}")
+    def __getattr__(name):
+        if name in ("Engine", "Batch"):  # loaded when asked for: torch takes two seconds
+            from leanfast.envs import native
+
+            return getattr(native, name)
+        raise AttributeError(f"module 'leanfast' has no attribute {name!r}")

@@ -110,7 +110,7 @@ def _torchrl(name: str, size: int) -> tuple[Any, Any]:
 def _gymnasium(env_id: str, size: int, mode: str | None = None) -> tuple[Any, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        options = {"threads": 1} if mode is None else {}
+        options: dict[str, Any] = {"threads": 1} if mode is None else {}
         env = gymnasium.make_vec(env_id, num_envs=size, vectorization_mode=mode, **options)
     env.reset(seed=0)
     actions = [env.action_space.sample() for _ in range(ACTION_SETS)]

@@ -25,6 +25,7 @@ from leanfast.cores import usable_cores
 from leanfast.envs.registry import Definition, ParamValue, find
 
 STATE_VERSION = 1
+ABSENT: Any = None  # an array that a batch leaves out
 PRECISIONS = {"float32": torch.float32, "float64": torch.float64}
 
 
@@ -33,14 +34,14 @@ class Batch:
     """One step of every env. `next_observation` is what the step led to, also where an episode
     ended; `observation` is what to act on next: there, the first of the next episode."""
 
-    observation: torch.Tensor | None = None  # [N, (A,) ...]
-    next_observation: torch.Tensor | None = None  # [N, (A,) ...]
-    reward: torch.Tensor | None = None  # [N, (A)]
-    terminated: torch.Tensor | None = None  # [N]
-    truncated: torch.Tensor | None = None  # [N]
-    done: torch.Tensor | None = None  # [N]
-    episode_return: torch.Tensor | None = None  # [N, (A)], of the episode the step belongs to
-    episode_length: torch.Tensor | None = None  # [N]
+    observation: torch.Tensor = ABSENT  # [N, (A,) ...]
+    next_observation: torch.Tensor = ABSENT  # [N, (A,) ...]
+    reward: torch.Tensor = ABSENT  # [N, (A)]
+    terminated: torch.Tensor = ABSENT  # [N]
+    truncated: torch.Tensor = ABSENT  # [N]
+    done: torch.Tensor = ABSENT  # [N]
+    episode_return: torch.Tensor = ABSENT  # [N, (A)], of the episode the step belongs to
+    episode_length: torch.Tensor = ABSENT  # [N]
 
     def row(self, step: int) -> "Batch":
         """One step of a [steps, N, ...] batch."""
@@ -215,7 +216,7 @@ def _whole(name: str, value: object, low: int, high: int) -> int:
 
 
 def _choice(name: str, value: object, choices: Mapping[str, Any]) -> Any:
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name} must be {' or '.join(choices)}, not {value!r}")
     return choices[value]
 

@@ -23,10 +23,14 @@ _NOT_KEPT = {"next", "reward", "_reset"}  # of a root, where step_mdp makes the 
 class Source(Protocol):
     """What the face needs of a batch of environments: the engine, or a wrapped Gymnasium one."""
 
-    num_envs: int
-    agents: int
-    spec: dict[str, Any]
-    dtype: torch.dtype
+    @property
+    def num_envs(self) -> int: ...
+    @property
+    def agents(self) -> int: ...
+    @property
+    def spec(self) -> dict[str, Any]: ...
+    @property
+    def dtype(self) -> torch.dtype: ...
 
     def reset(self, seed: int | None = None, mask: torch.Tensor | None = None) -> Batch: ...
     def step(self, actions: torch.Tensor) -> Batch: ...
@@ -52,9 +56,8 @@ class BatchedEnv(EnvBase):
     def __init__(self, source: Source):
         super().__init__(device=torch.device("cpu"), batch_size=torch.Size([source.num_envs]))
         self.source = source
-        n, lead = source.num_envs, (source.num_envs,)
-        if source.agents > 1:
-            lead = (n, source.agents)
+        n = source.num_envs
+        lead: tuple[int, ...] = (n, source.agents) if source.agents > 1 else (n,)
         seen = source.spec["observation"]
         self.observation_spec = Composite(
             observation=_box_spec(seen, lead, source.dtype), shape=(n,)
