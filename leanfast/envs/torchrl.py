@@ -73,10 +73,7 @@ class BatchedEnv(EnvBase):
         self.done_spec = Composite(
             done=flag, terminated=flag.clone(), truncated=flag.clone(), shape=(n,)
         )
-        # No env is done where an episode begins: one element seen as many, so that writing into
-        # it is refused by torch instead of being seen in every other step.
-        never = torch.zeros((1, 1), dtype=torch.bool).expand(n, 1)
-        self._never_done = {"done": never, "terminated": never, "truncated": never}
+        self._no = _NotDone(n)
         self._rows = _Rows(source) if isinstance(source, Engine) else None
         self._now = _Now()
 
@@ -89,7 +86,7 @@ class BatchedEnv(EnvBase):
         row = self._advance(root["action"])
         self._now.began = None
         kept = {k: v for k, v in root.items() if k not in _NOT_KEPT}
-        after = {**kept, "observation": row.observation, **self._never_done}
+        after = {**kept, "observation": row.observation, **self._no.flags()}
         root["next"] = _next(row, tensordict._batch_size)
         return tensordict, _tensordict(after, tensordict._batch_size)
 
@@ -111,7 +108,7 @@ class BatchedEnv(EnvBase):
             if bool((mask & ~began).any()):
                 self._show(self.source.reset(mask=mask & ~began))
             self._now.began = (began & ~mask).unsqueeze(-1)
-        state = {"observation": self._now.observation, **self._never_done}
+        state = {"observation": self._now.observation, **self._no.flags()}
         return _tensordict(state, self.batch_size)
 
     def _set_seed(self, seed: int | None) -> None:
@@ -140,6 +137,29 @@ class _Now:
         self.seed: int | None = None
         self.observation: torch.Tensor | None = None
         self.began: torch.Tensor | None = None  # envs that the last step reset already
+
+
+class _NotDone:
+    """The flags of a root: no env is done where a step begins. One element, seen as many and
+    shared by all steps: torch refuses most writes into it, the others are noticed here."""
+
+    __slots__ = ("_flags", "_never", "_version")
+
+    def __init__(self, num_envs: int):
+        self._never = torch.zeros((1, 1), dtype=torch.bool).expand(num_envs, 1)
+        self._flags = dict.fromkeys(("done", "terminated", "truncated"), self._never)
+        self._version = self._never._version
+
+    def flags(self) -> dict[str, torch.Tensor]:
+        if self._never._version != self._version:
+            self._version = self._never._version
+            if bool(self._never.any()):
+                self._never.zero_()
+                raise RuntimeError(
+                    "the done flags of a root tensordict were written in place, but steps share "
+                    "them; set new ones instead: td['done'] = td['done'].clone().fill_(True)"
+                )
+        return self._flags
 
 
 class _Rows:

@@ -187,7 +187,12 @@ def test_an_unknown_device_is_refused_in_words():
         leanfast.make("cartpole", 2, device="cuda:7")
 
 
-def test_writing_into_the_shared_not_done_flags_is_refused():
-    td = counter().reset()
+def test_writing_into_the_shared_not_done_flags_is_refused_or_noticed():
+    env = counter()
+    td = env.reset()
     with pytest.raises(RuntimeError, match="single memory location"):
-        td["done"].fill_(True)
+        td["done"] |= torch.tensor([[True], [False], [False], [False]])
+    td["done"].fill_(True)
+    td["action"] = torch.zeros(4, dtype=torch.int64)
+    with pytest.raises(RuntimeError, match="written in place"):
+        env.step_and_maybe_reset(td)
