@@ -17,6 +17,7 @@ ERROR = re.compile(r"(?:fatal )?error: (.*)")
 INCLUDED = re.compile(r"(?:In file included| +) from (?P<file>.+?):(?P<line>\d+)[:,]")
 CONTEXT = re.compile(r".+: (?:In .*|At global scope):")
 GUTTER = re.compile(r" *\d* \| ?")
+CLOSING = re.compile(r".*(?:generated|terminated.*|treated as errors)\.?")
 # Notes that lead from an error in the engine to the line of the author's that asked for it.
 LEADS = re.compile(
     r"requested here|in expansion of macro|expanded from macro|declared here|required"
@@ -101,7 +102,7 @@ def read(text: str) -> Iterator[Diagnostic]:
     in_snippet = False
     for line in text.splitlines():
         snippet, in_snippet = in_snippet, False
-        if CONTEXT.fullmatch(line):
+        if CONTEXT.fullmatch(line) or CLOSING.fullmatch(line):
             before = []
         elif include := INCLUDED.match(line):
             included = included if line.startswith(" ") else []
