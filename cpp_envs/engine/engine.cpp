@@ -9,6 +9,7 @@
 #include <cstring>
 #include <new>
 #include <stdexcept>
+#include <system_error>
 
 namespace leanfast {
 
@@ -16,7 +17,9 @@ namespace {
 
 constexpr i64 block = 64;
 constexpr i64 surely_worth_a_barrier = 8192;  // envs, while the cost is unknown
-constexpr double may_be_interrupted_ns = 5e6;
+constexpr double may_be_interrupted_ns = 5e6, between_interruptions_ns = 1e6;
+constexpr double longest_chunk_ns = 20e6, sharing_a_line_is_nothing_ns = 50e3;
+constexpr double unknown_ns = 1e18;
 
 std::atomic<u32> fork_generation{0};
 
@@ -93,7 +96,8 @@ bool Engine::forked() const {
 void Engine::begin_reset(const Slot& out, const u8* mask) {
   call_.out = out;
   call_.mask = mask;
-  begin(kernels_.reset[static_cast<int>(call_.spec.observation.dtype)], reset_cost_);
+  begin(kernels_.reset[static_cast<int>(call_.spec.observation.dtype)],
+        mask == nullptr ? reset_cost_ : masked_reset_cost_);
 }
 
 void Engine::begin_step(const Slot& out, const void* actions, int action_bytes) {
@@ -108,19 +112,45 @@ void Engine::begin(RangeFn range, Cost& cost) {
   cost_ = &cost;
   range_ = range;
   cursor_ = 0;
-  in_flight_ = true;
-  const bool worth_it =
-      cost.batches == 0 ? num_envs_ >= surely_worth_a_barrier : expected_ns() > worth_a_barrier_ns;
-  pooled_ = threads_ > 1 && num_envs_ > block && worth_it;
-  if (!pooled_) return;
-  if (pool_ == nullptr) {
+  expected_ns_ = cost.known() ? cost.ns_per_env * static_cast<double>(num_envs_) : unknown_ns;
+  const bool worth_it = cost.known() || pool_above_ns_ <= 0 ? expected_ns_ > pool_above_ns_
+                                                            : num_envs_ >= surely_worth_a_barrier;
+  chunk_envs_ = chunk_envs();
+  pooled_ = threads_ > 1 && num_envs_ > chunk_envs_ && worth_it;
+  if (pooled_ && pool_ == nullptr) {
     watch_forks();
     pool_generation_ = fork_generation.load();
-    pool_ = new Pool(threads_);
+    try {
+      pool_ = new Pool(threads_);
+    } catch (const std::system_error& e) {
+      throw std::runtime_error("the engine could not start " + std::to_string(threads_) +
+                               " threads (" + e.what() + "); pass a smaller threads=");
+    }
   }
-  const i64 blocks = (num_envs_ + block - 1) / block;
-  chunk_envs_ = std::max<i64>(1, blocks / (i64{threads_} * 8)) * block;
-  pool_->start(run_chunk, this, (num_envs_ + chunk_envs_ - 1) / chunk_envs_);
+  in_flight_ = true;
+  if (pooled_) pool_->start(run_chunk, this, (num_envs_ + chunk_envs_ - 1) / chunk_envs_);
+}
+
+// At least 1; whole blocks where there is room for one.
+i64 Engine::Cost::envs_in(double ns) const {
+  const i64 envs = static_cast<i64>(std::min(ns / ns_per_env, 1e9));
+  return envs >= block ? envs / block * block : std::max<i64>(1, envs);
+}
+
+// A block, so that no two threads write one cache line; less where an env takes so long that this
+// costs nothing beside it, so that a few slow envs are shared out too.
+i64 Engine::grain() const {
+  return cost_->known() ? std::min(block, cost_->envs_in(sharing_a_line_is_nothing_ns)) : block;
+}
+
+i64 Engine::chunk_envs() const {
+  const i64 least = grain(), share = num_envs_ / (i64{threads_} * 8) / least * least;
+  return cost_->known() ? std::clamp(share, least, cost_->envs_in(longest_chunk_ns)) : least;
+}
+
+i64 Engine::piece_envs() const {
+  if (!cost_->known()) return 1;  // an env may take a second
+  return timing() ? grain() : cost_->envs_in(between_interruptions_ns);
 }
 
 bool Engine::finish(Clock::time_point deadline) {
@@ -134,11 +164,10 @@ bool Engine::finish(Clock::time_point deadline) {
 }
 
 bool Engine::run_inline(Clock::time_point deadline) {
-  const bool in_pieces = timing() || expected_ns() > may_be_interrupted_ns;
-  const i64 piece = in_pieces ? block : num_envs_;
+  const bool in_pieces = timing() || expected_ns_ > may_be_interrupted_ns;
   while (cursor_ < num_envs_) {
     const i64 first = cursor_;
-    cursor_ = std::min(first + piece, num_envs_);
+    cursor_ = std::min(first + (in_pieces ? piece_envs() : num_envs_), num_envs_);
     run_range(first, cursor_);
     if (in_pieces && Clock::now() >= deadline) return cursor_ >= num_envs_;
   }
@@ -165,8 +194,8 @@ void Engine::run_range(i64 first, i64 last) {
   }
   if (timed) {
     const std::chrono::duration<double, std::nano> took = Clock::now() - began;
-    cost_->ns_per_env =
-        std::min(cost_->ns_per_env, took.count() / static_cast<double>(last - first));
+    const double each = std::max(1e-3, took.count() / static_cast<double>(last - first));
+    cost_->ns_per_env = cost_->known() ? std::min(cost_->ns_per_env, each) : each;
   }
 }
 

@@ -34,7 +34,12 @@ class Engine {
   bool finish(Clock::time_point deadline);
 
   // Expected to take long enough that other threads should run meanwhile.
-  bool is_long() const { return expected_ns() > worth_a_barrier_ns; }
+  bool is_long() const { return expected_ns_ > worth_a_barrier_ns; }
+  // Batches expected to take longer run on all threads; 0: all batches of more than one chunk.
+  void set_pool_above(double ns) { pool_above_ns_ = ns; }
+  double pool_above() const { return pool_above_ns_; }
+  bool pooled() const { return pooled_; }  // the batch under way, or the last one
+
   bool forked() const;
   bool in_flight() const { return in_flight_; }
 
@@ -53,14 +58,19 @@ class Engine {
   // The first few batches of each kind are timed, to tell small ones from large ones.
   struct Cost {
     int batches = 0;
-    double ns_per_env = 1e12;
+    double ns_per_env = 0;  // of the fastest chunk seen; 0: unknown
+
+    bool known() const { return ns_per_env > 0; }
+    i64 envs_in(double ns) const;
   };
   static constexpr int batches_to_time = 8;
   static constexpr double worth_a_barrier_ns = 15e3;
 
   void begin(RangeFn range, Cost& cost);
   bool timing() const { return cost_->batches < batches_to_time; }
-  double expected_ns() const { return cost_->ns_per_env * static_cast<double>(num_envs_); }
+  i64 grain() const;
+  i64 chunk_envs() const;
+  i64 piece_envs() const;
   void run_range(i64 first, i64 last);
   static void run_chunk(void* engine, i64 chunk);
   bool run_inline(Clock::time_point deadline);
@@ -74,8 +84,10 @@ class Engine {
   RangeFn range_ = nullptr;
 
   bool in_flight_ = false, pooled_ = false;
+  double pool_above_ns_ = worth_a_barrier_ns;
+  double expected_ns_ = 0;  // of the batch under way, or the last one
   i64 cursor_ = 0, chunk_envs_ = 0;
-  Cost reset_cost_, step_cost_, *cost_ = &reset_cost_;
+  Cost reset_cost_, masked_reset_cost_, step_cost_, *cost_ = &reset_cost_;
   std::mutex failure_mutex_;
   std::atomic<bool> failed_{false};
   Failure failure_{};

@@ -36,21 +36,19 @@ class Pool {
       : ranges_(static_cast<std::size_t>(threads)),
         // With more threads than cores, spinning would only keep the others from running.
         spins_(threads <= static_cast<int>(std::thread::hardware_concurrency()) ? 2000 : 0) {
-    for (int t = 1; t < threads; ++t) workers_.emplace_back([this, t] { live(t); });
+    try {
+      for (int t = 1; t < threads; ++t) workers_.emplace_back([this, t] { live(t); });
+    } catch (...) {  // the system has no more threads to give
+      end();
+      throw;
+    }
   }
 
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
   // Chunks nobody has claimed yet are dropped.
-  ~Pool() {
-    stop_.store(true);
-    {
-      std::lock_guard lock(mutex_);
-      wake_.notify_all();
-    }
-    for (auto& worker : workers_) worker.join();
-  }
+  ~Pool() { end(); }
 
   void start(Work work, void* context, i64 chunks) {
     work_ = work;
@@ -60,7 +58,10 @@ class Pool {
     const i64 count = static_cast<i64>(ranges_.size());
     for (i64 t = 0; t < count; ++t) {
       auto& range = ranges_[static_cast<std::size_t>(t)];
-      range.end.store(static_cast<u32>(chunks * (t + 1) / count), std::memory_order_relaxed);
+      // Closed before its end moves: a late worker that holds the last job's cursor must not find
+      // it short of the new end.
+      range.cursor.store(pack(epoch, ~u32{0}), std::memory_order_relaxed);
+      range.end.store(static_cast<u32>(chunks * (t + 1) / count), std::memory_order_release);
       range.cursor.store(pack(epoch, static_cast<u32>(chunks * t / count)),
                          std::memory_order_release);
     }
@@ -97,6 +98,15 @@ class Pool {
 
   static u64 pack(u32 epoch, u32 next) { return (u64{epoch} << 32) | next; }
 
+  void end() {
+    stop_.store(true);
+    {
+      std::lock_guard lock(mutex_);
+      wake_.notify_all();
+    }
+    for (auto& worker : workers_) worker.join();
+  }
+
   // Takes one chunk, from thread t's own range or the next that has any.
   bool work_once(int t, u32 epoch) {
     const std::size_t count = ranges_.size();
@@ -104,7 +114,7 @@ class Pool {
       auto& range = ranges_[(static_cast<std::size_t>(t) + k) % count];
       u64 at = range.cursor.load(std::memory_order_acquire);
       while (static_cast<u32>(at >> 32) == epoch &&
-             static_cast<u32>(at) < range.end.load(std::memory_order_relaxed)) {
+             static_cast<u32>(at) < range.end.load(std::memory_order_acquire)) {
         if (stop_.load(std::memory_order_relaxed)) return false;
         if (range.cursor.compare_exchange_weak(at, at + 1, std::memory_order_acq_rel)) {
           work_(context_, static_cast<u32>(at));
