@@ -17,7 +17,7 @@ ERROR = re.compile(r"(?:fatal )?error: (.*)")
 INCLUDED = re.compile(r"(?:In file included| +) from (?P<file>.+?):(?P<line>\d+)[:,]")
 CONTEXT = re.compile(r".+: (?:In .*|At global scope):")
 GUTTER = re.compile(r" *\d* \| ?")
-CLOSING = re.compile(r".*(?:generated|terminated.*|treated as errors)\.?")
+CLOSING = re.compile(r"\d.* generated\.|compilation terminated.*|\S+: .* treated as errors")
 # Notes that lead from an error in the engine to the line of the author's that asked for it.
 LEADS = re.compile(
     r"requested here|in expansion of macro|expanded from macro|declared here|required"
