@@ -22,7 +22,7 @@ struct ExchangeTable {
   int (*view)(void* object, DLTensor* out);
 };
 
-// Types of one program are few and live as long as it does: the last one seen is remembered.
+// The last type seen is remembered, and kept alive: another one must not come to lie in its place.
 const ExchangeTable* exchange_table(PyTypeObject* type) {
   static PyTypeObject* known_type = nullptr;
   static const ExchangeTable* known_table = nullptr;
@@ -40,7 +40,12 @@ const ExchangeTable* exchange_table(PyTypeObject* type) {
     Py_DECREF(capsule);
   }
   if (table != nullptr && (table->major != 1 || table->view == nullptr)) table = nullptr;
-  if (table != nullptr) known_type = type, known_table = table;
+  if (table != nullptr) {
+    Py_INCREF(type);
+    Py_XDECREF(known_type);
+    known_type = type;
+    known_table = table;
+  }
   return table;
 }
 
@@ -65,7 +70,8 @@ ArrayView from_dlpack(const DLTensor& t) {
 ArrayView from_numpy(const py::array& a) {
   ArrayView v;
   v.data = const_cast<void*>(a.data());
-  v.kind = a.dtype().kind();
+  const char order = a.dtype().byteorder();
+  v.kind = order == '=' || order == '|' ? a.dtype().kind() : '?';
   v.bits = static_cast<int>(a.itemsize()) * 8;
   v.rank = static_cast<int>(a.ndim());
   v.writable = a.writeable();
@@ -81,6 +87,14 @@ ArrayView from_numpy(const py::array& a) {
 [[noreturn]] void refuse(py::handle object, const char* name, const std::string& why) {
   throw py::type_error(std::string(name) + " must be a torch tensor or a NumPy array, not " +
                        Py_TYPE(object.ptr())->tp_name + why);
+}
+
+// With the library's own reason, less its backtrace: a meta, sparse or wrapped tensor.
+[[noreturn]] void refuse_tensor(const char* name) {
+  const py::error_already_set error;
+  const std::string why = py::str(error.value());
+  throw py::value_error(std::string(name) + " must be a dense tensor in CPU memory (" +
+                        why.substr(0, why.find('\n')) + ")");
 }
 
 }  // namespace
@@ -104,7 +118,8 @@ std::string ArrayView::shape_text() const { return leanfast::shape_text(shape, r
 ArrayView view_array(py::handle object, const char* name) {
   if (const ExchangeTable* table = exchange_table(Py_TYPE(object.ptr()))) {
     DLTensor t{};
-    if (table->view(object.ptr(), &t) != 0) throw py::error_already_set();
+    if (table->view(object.ptr(), &t) != 0) refuse_tensor(name);
+    if (t.data == nullptr) refuse(object, name, " that has no memory");
     if (t.ndim > ArrayView::max_rank) refuse(object, name, " of more than 8 dimensions");
     return from_dlpack(t);
   }

@@ -119,6 +119,13 @@ PYBIND11_MODULE(_native, m) {
       .def_property_readonly("closed", &PyEngine::closed)
       .def_property_readonly("was_reset", &PyEngine::was_reset)
       .def_property_readonly("in_flight", &PyEngine::in_flight)
+      .def_property(
+          "pool_above_us", [](const PyEngine& e) { return e.engine().pool_above() / 1e3; },
+          [](PyEngine& e, double us) { e.set_pool_above(us * 1e3); },
+          "Batches expected to take longer than this run on all threads.")
+      .def_property_readonly(
+          "pooled", [](const PyEngine& e) { return e.engine().pooled(); },
+          "Whether the last batch ran on all threads.")
       .def_property_readonly("num_envs", [](const PyEngine& e) { return e.engine().num_envs(); })
       .def_property_readonly("threads", [](const PyEngine& e) { return e.engine().threads(); })
       .def_property_readonly("instruction_set", [](const PyEngine& e) {

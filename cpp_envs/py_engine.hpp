@@ -25,8 +25,9 @@ inline PyObject* state_error =
 // Arrays a batch is written into, and the Python object that shows them.
 struct PySlot {
   Slot slot{};
-  py::object batch;   // what recv() returns
-  py::object memory;  // what keeps the arrays alive
+  py::object batch;      // what recv() returns
+  py::object memory;     // what keeps the arrays alive
+  std::string made_for;  // an engine with rows of other sizes would write past the arrays
 };
 
 class PyEngine {
@@ -39,6 +40,7 @@ class PyEngine {
     engine_ = std::make_unique<Engine>(environment.kernels(real_bytes),
                                        environment.params(values, real_bytes), spec, num_envs,
                                        threads, instruction_set);
+    layout_ = layout(spec, num_envs, real_bytes);
   }
 
   // `batch` has the arrays as attributes; those that are None stay in the engine's own buffers.
@@ -71,6 +73,7 @@ class PyEngine {
                   static_cast<i32*>(data("episode_length", count))};
     made->batch = shown;
     made->memory = batch;
+    made->made_for = layout_;
     return made;
   }
 
@@ -103,6 +106,7 @@ class PyEngine {
                    static_cast<i32*>(at(base.episode_length, t * steps[7]))};
       row->batch = shown[static_cast<std::size_t>(t)];
       row->memory = rows;
+      row->made_for = layout_;
       made.push_back(std::move(row));
     }
     return made;
@@ -114,7 +118,8 @@ class PyEngine {
 
   py::object reset(const py::object& mask, const py::object& seeds, std::shared_ptr<PySlot> into) {
     Engine& e = usable();
-    if (e.in_flight()) refuse_now("reset: a batch is under way; call recv() first");
+    if (in_flight()) refuse_now("reset: a batch is under way; call recv() first");
+    check_slot(into);
     const u8* chosen = nullptr;
     if (!mask.is_none()) {
       const ArrayView view = view_array(mask, "mask");
@@ -125,15 +130,14 @@ class PyEngine {
     if (!seeds.is_none()) seed(seeds, chosen);
     begin(into, [&](const Slot& slot) { e.begin_reset(slot, chosen); });
     held_ = mask;
-    py::object batch = wait();
-    was_reset_ = true;
-    return batch;
+    return wait();
   }
 
   void send(const py::object& actions, std::shared_ptr<PySlot> into) {
     Engine& e = usable();
     if (!was_reset_) refuse_now("send: the engine was not reset yet; call reset() first");
-    if (e.in_flight()) refuse_now("send: a batch is under way already; call recv() first");
+    if (in_flight()) refuse_now("send: a batch is under way already; call recv() first");
+    check_slot(into);
     const ArrayView view = view_array(actions, "actions");
     check_actions(view, e.spec(), e.num_envs(), real_bytes_);
     begin(into, [&](const Slot& slot) { e.begin_step(slot, view.data, view.bits / 8); });
@@ -141,7 +145,8 @@ class PyEngine {
   }
 
   py::object recv() {
-    if (!usable().in_flight()) refuse_now("recv: no batch is under way; call send(actions) first");
+    usable();
+    if (!in_flight()) refuse_now("recv: no batch is under way; call send(actions) first");
     return wait();
   }
 
@@ -159,8 +164,13 @@ class PyEngine {
 
   bool closed() const { return engine_ == nullptr; }
   bool was_reset() const { return was_reset_; }
-  bool in_flight() const { return engine_ != nullptr && engine_->in_flight(); }
+  // While another thread waits, only busy_ may be read: it changes under the GIL alone.
+  bool in_flight() const { return engine_ != nullptr && (busy_ || engine_->in_flight()); }
   const Engine& engine() const { return usable(); }
+  void set_pool_above(double ns) {
+    if (!(ns >= 0)) throw py::value_error("pool_above_us must be 0 or more");
+    usable().set_pool_above(ns);
+  }
 
   py::dict records() const {
     const Engine& e = at_rest("records");
@@ -220,8 +230,23 @@ class PyEngine {
 
   const Engine& at_rest(const char* what) const {
     const Engine& e = usable();
-    if (e.in_flight()) refuse_now(std::string(what) + ": a batch is under way; call recv() first");
+    if (in_flight()) refuse_now(std::string(what) + ": a batch is under way; call recv() first");
     return e;
+  }
+
+  static std::string layout(const Spec& spec, i64 num_envs, int real_bytes) {
+    const Box& seen = spec.observation;
+    std::string text = std::to_string(num_envs) + " envs";
+    if (spec.agents > 1) text += " of " + std::to_string(spec.agents) + " agents";
+    return text + ", observations of " + std::to_string(seen.size()) +
+           (seen.dtype == Dtype::u8 ? " bytes" : " values") + " and float" +
+           std::to_string(real_bytes * 8);
+  }
+
+  void check_slot(const std::shared_ptr<PySlot>& into) const {
+    if (into == nullptr || into->made_for == layout_) return;
+    throw py::value_error("into was made by an engine of " + into->made_for + "; this one has " +
+                          layout_);
   }
 
   void seed(const py::object& seeds, const u8* mask) {
@@ -272,6 +297,7 @@ class PyEngine {
       throw;
     }
     busy_ = false;
+    was_reset_ = true;
     if (target_ == buffers_[1 - front_]) front_ = 1 - front_;
     held_ = py::none();
     return target_->batch;
@@ -292,6 +318,7 @@ class PyEngine {
   }
 
   const int real_bytes_;
+  std::string layout_;
   std::array<std::shared_ptr<PySlot>, 2> buffers_;
   std::shared_ptr<PySlot> target_;  // where the batch under way, or the last one, goes
   py::object held_ = py::none();    // the caller's actions, while they are being read
