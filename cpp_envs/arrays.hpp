@@ -21,6 +21,11 @@ struct ArrayView {
   bool contiguous = true, writable = true, on_cpu = true;
   i64 shape[max_rank] = {};
 
+  i64 size() const {
+    i64 n = 1;
+    for (int d = 0; d < rank; ++d) n *= shape[d];
+    return n;
+  }
   std::string dtype() const;
   std::string shape_text() const;
 };

@@ -3,12 +3,12 @@
 #pragma once
 
 #include "arrays.hpp"
-#include "engine/table.hpp"
+#include "engine/engine.hpp"
 
 namespace leanfast {
 
 void check_spec(const Kernels& kernels, const Spec& spec);
-void check_actions(const ArrayView& actions, const Spec& spec, i64 num_envs, int real_bytes);
+void check_actions(const ArrayView& actions, Engine& engine);
 
 // An output or mask: [num_envs, ...] of one dtype, contiguous, on the CPU.
 struct Wanted {

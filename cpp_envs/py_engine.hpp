@@ -139,7 +139,7 @@ class PyEngine {
     if (in_flight()) refuse_now("send: a batch is under way already; call recv() first");
     check_slot(into);
     const ArrayView view = view_array(actions, "actions");
-    check_actions(view, e.spec(), e.num_envs(), real_bytes_);
+    check_actions(view, e);
     begin(into, [&](const Slot& slot) { e.begin_step(slot, view.data, view.bits / 8); });
     held_ = actions;
   }

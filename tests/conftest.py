@@ -1,6 +1,7 @@
 """Settings for every test: hypothesis's profiles, and gpu tests only where there is a GPU."""
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -9,6 +10,9 @@ from hypothesis import settings
 settings.register_profile("local", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+# Headers that tests build stay out of the user's own cache.
+os.environ.setdefault("LEANFAST_CACHE", str(Path(__file__).parents[1] / "build" / "test-headers"))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

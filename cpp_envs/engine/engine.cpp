@@ -108,10 +108,9 @@ void Engine::begin_step(const Slot& out, const void* actions, int action_bytes) 
         step_cost_);
 }
 
-void Engine::begin(RangeFn range, Cost& cost) {
+// Decides who runs a batch of this kind, and in which pieces.
+void Engine::plan(Cost& cost) {
   cost_ = &cost;
-  range_ = range;
-  cursor_ = 0;
   expected_ns_ = cost.known() ? cost.ns_per_env * static_cast<double>(num_envs_) : unknown_ns;
   const bool worth_it = cost.known() || pool_above_ns_ <= 0 ? expected_ns_ > pool_above_ns_
                                                             : num_envs_ >= surely_worth_a_barrier;
@@ -127,8 +126,35 @@ void Engine::begin(RangeFn range, Cost& cost) {
                                " threads (" + e.what() + "); pass a smaller threads=");
     }
   }
+}
+
+void Engine::begin(RangeFn range, Cost& cost) {
+  plan(cost);
+  range_ = range;
+  cursor_ = 0;
   in_flight_ = true;
-  if (pooled_) pool_->start(run_chunk, this, (num_envs_ + chunk_envs_ - 1) / chunk_envs_);
+  if (pooled_) pool_->start(run_chunk, this, chunks());
+}
+
+bool Engine::every(bool (*ok)(const void*, i64, i64), const void* context) {
+  plan(step_cost_);
+  if (!pooled_) return ok(context, 0, num_envs_);
+  struct Question {
+    const Engine& engine;
+    bool (*ok)(const void*, i64, i64);
+    const void* context;
+    std::atomic<bool> yes{true};
+  } question{*this, ok, context};
+  const auto ask = [](void* asked, i64 chunk) {
+    auto& q = *static_cast<Question*>(asked);
+    const i64 first = chunk * q.engine.chunk_envs_;
+    const i64 last = std::min(first + q.engine.chunk_envs_, q.engine.num_envs_);
+    if (!q.ok(q.context, first, last)) q.yes.store(false, std::memory_order_relaxed);
+  };
+  pool_->start(ask, &question, chunks());
+  while (!pool_->finish(Clock::now() + std::chrono::hours(1))) {
+  }
+  return question.yes.load();
 }
 
 // At least 1; whole blocks where there is room for one.

@@ -29,6 +29,10 @@ class Engine {
   void begin_reset(const Slot& out, const u8* mask);
   void begin_step(const Slot& out, const void* actions, int action_bytes);
 
+  // Whether `ok(context, first, last)` holds for all envs; of a large batch every thread asks a
+  // part, which also brings what it reads into the caches of the thread that will step it.
+  bool every(bool (*ok)(const void* context, i64 first, i64 last), const void* context);
+
   // Works and waits until the batch is done or the deadline has passed (then false: call again).
   // A header's exception is thrown from here, as std::runtime_error, with the env it came from.
   bool finish(Clock::time_point deadline);
@@ -66,7 +70,9 @@ class Engine {
   static constexpr int batches_to_time = 8;
   static constexpr double worth_a_barrier_ns = 15e3;
 
+  void plan(Cost& cost);
   void begin(RangeFn range, Cost& cost);
+  i64 chunks() const { return (num_envs_ + chunk_envs_ - 1) / chunk_envs_; }
   bool timing() const { return cost_->batches < batches_to_time; }
   i64 grain() const;
   i64 chunk_envs() const;
