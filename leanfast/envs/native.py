@@ -12,6 +12,8 @@ There are two sets of buffers: a batch stays as it is until the second send() af
 
 import hashlib
 import json
+import math
+import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -25,11 +27,12 @@ from leanfast.cores import usable_cores
 from leanfast.envs.registry import Definition, ParamValue, find
 
 STATE_VERSION = 1
+RECORDS = ("state", "seed", "episode", "length", "total")
 ABSENT: Any = None  # an array that a batch leaves out
 PRECISIONS = {"float32": torch.float32, "float64": torch.float64}
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, frozen=True, eq=False)  # frozen: the engine writes where these lie
 class Batch:
     """One step of every env. `next_observation` is what the step led to, also where an episode
     ended; `observation` is what to act on next: there, the first of the next episode."""
@@ -81,6 +84,8 @@ class Engine(_native.Engine):
         sets = {name: index for index, name in enumerate(_native.instruction_sets())}
         chosen = instruction_set or _native.default_instruction_set()
         values = self.definition.values(params)
+        self.spec = self.definition.native.spec(values, self.dtype.itemsize)
+        _check_memory(num_envs, self.spec, self.dtype.itemsize)
         super().__init__(
             self.definition.native,
             values,
@@ -90,7 +95,6 @@ class Engine(_native.Engine):
             -1 if max_episode_steps is None else max_episode_steps,
             _choice("instruction_set", chosen, sets),
         )
-        self.spec = self.definition.native.spec(values, self.dtype.itemsize)
         if max_episode_steps is not None:
             self.spec["max_episode_steps"] = max_episode_steps
         self.params = {
@@ -215,6 +219,19 @@ def _whole(name: str, value: object, low: int, high: int) -> int:
     return int(value)
 
 
+def _check_memory(num_envs: int, spec: Mapping[str, Any], real_bytes: int) -> None:
+    """Linux hands out more memory than there is and ends the process that touches it."""
+    value = 1 if spec["observation"]["dtype"] == "uint8" else real_bytes
+    observation = math.prod(spec["observation"]["shape"]) * value * spec["agents"]
+    need = num_envs * (2 * 2 * observation + 64) / 2**30
+    have = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
+    if need > have:
+        raise MemoryError(
+            f"num_envs={num_envs} of {spec['name']} need at least {need:.1f} GiB; "
+            f"this machine has {have:.1f} GiB"
+        )
+
+
 def _choice(name: str, value: object, choices: Mapping[str, Any]) -> Any:
     if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name} must be {' or '.join(choices)}, not {value!r}")
@@ -242,6 +259,8 @@ def _hash(identity: Mapping[str, Any]) -> str:
 def _check_state(state: Mapping[str, Any], identity: Mapping[str, Any]) -> None:
     if not {"version", "spec", "spec_hash"} <= set(state):
         raise ValueError("this is no engine's state: it lacks version, spec or spec_hash")
+    if missing := [name for name in RECORDS if not isinstance(state.get(name), torch.Tensor)]:
+        raise ValueError(f"this is no engine's state: {missing[0]} is not a tensor in it")
     if state["version"] != STATE_VERSION:
         raise ValueError(f"the state has version {state['version']}; this is {STATE_VERSION}")
     if state["spec_hash"] == _hash(identity):
