@@ -125,7 +125,8 @@ class NativeVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         )
 
     def close_extras(self, **_: Any) -> None:
-        self.engine.close()
+        if hasattr(self, "engine"):  # Gymnasium before 1.3 closes what it could not make, too
+            self.engine.close()
 
     def _final(self, arrays: Arrays) -> dict[str, Any]:
         done = arrays.done.copy()

@@ -11,6 +11,9 @@ would reset in the following step (NEXT_STEP) or not at all (DISABLED), the envs
 reset here, within the step; Gymnasium's reset_mask chooses them. A vector env of another class that
 resets in the following step, such as CartPoleVectorEnv, is made again from its id as a
 SyncVectorEnv.
+
+"async" starts processes in multiprocessing's way, which TorchRL sets to spawn: a script then needs
+`if __name__ == "__main__":`, or vector_kwargs={"context": "fork"}.
 """
 
 import contextlib

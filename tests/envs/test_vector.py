@@ -295,6 +295,10 @@ def test_unknown_arguments_and_rendering_are_refused_in_one_sentence():
         make_vec(params={"gravitas": 9.8})
 
 
+@pytest.mark.skipif(
+    tuple(map(int, gymnasium.__version__.split(".")[:2])) < (1, 4),
+    reason="before 1.4 the wrapper counted same-step episodes one short",
+)
 def test_record_episode_statistics_around_it_agrees_with_its_own():
     envs = gymnasium.wrappers.vector.RecordEpisodeStatistics(make_vec(num_envs=20))
     envs.reset(seed=0)
@@ -323,10 +327,12 @@ def test_gymnasiums_wrappers_for_actions_rewards_and_infos_go_around_it():
         assert info["final_info"]["episode"]["l"] == 2
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize(
+    ("mode", "options"), [("sync", {}), ("async", {"vector_kwargs": {"context": "fork"}})]
+)
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-def test_gymnasiums_own_vectorisation_works_too(mode):
-    envs = make_vec(num_envs=2, vectorization_mode=mode, params={"gravity": 5.0})
+def test_gymnasiums_own_vectorisation_works_too(mode, options):
+    envs = make_vec(num_envs=2, vectorization_mode=mode, params={"gravity": 5.0}, **options)
     assert not isinstance(envs, NativeVectorEnv)
     one, other = envs.reset(seed=[3, 3])[0]
     assert np.array_equal(one, other)

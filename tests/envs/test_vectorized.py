@@ -12,7 +12,7 @@ from wrapped_cases import Counting, NextStepOnly, assert_same, keep
 from leanfast.envs.native import Engine
 from leanfast.envs.wrapped import GymnasiumBatch
 
-# From Python 3.12 on, where torch has threads; AsyncVectorEnv forks on Linux.
+# From Python 3.12 on, beside torch's threads.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 
 
@@ -59,7 +59,7 @@ def with_spaces(observation=None, action=None):
         (with_spaces(action=Box(0, 9, (1,), np.int64)), "Other takes Box.*TransformAction"),
         (NextStepOnly, "NextStepOnly.* has no way to reset some alone; make it with"),
         (
-            lambda: AsyncVectorEnv([Counting] * 2, shared_memory=False),
+            lambda: AsyncVectorEnv([Counting] * 2, shared_memory=False, context="fork"),
             "shared_memory=False.* resets twice",
         ),
         (

@@ -16,7 +16,9 @@ from leanfast.envs.wrapped import GymnasiumBatch
 MODES = list(AutoresetMode)
 STEPS = 40
 
-# From Python 3.12 on, where torch has threads; AsyncVectorEnv forks on Linux.
+# Forked: TorchRL makes spawn the default, and each worker would import torch. Python 3.12 warns of
+# forks beside torch's threads.
+ASYNC = {"vectorization_mode": "async", "vector_kwargs": {"context": "fork"}}
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 
 
@@ -55,9 +57,9 @@ def assert_counts_are_right(batches: list[Batch]) -> None:
 
 
 @pytest.mark.parametrize("reuse", [False, True], ids=["fresh arrays", "one array"])
-@pytest.mark.parametrize("mode", [None, "sync", "async"])
-def test_a_function_that_makes_envs_gives_true_transitions(mode, reuse):
-    batch = GymnasiumBatch(lambda: Counting(reuse), num_envs=3, vectorization_mode=mode)
+@pytest.mark.parametrize("how", [{}, {"vectorization_mode": "sync"}, ASYNC])
+def test_a_function_that_makes_envs_gives_true_transitions(how, reuse):
+    batch = GymnasiumBatch(lambda: Counting(reuse), num_envs=3, **how)
     assert_counts_are_right(run(batch))
 
 
@@ -69,7 +71,7 @@ def test_a_sync_vector_env_gives_true_transitions_in_every_autoreset_mode(mode):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_an_async_vector_env_gives_true_transitions_in_every_autoreset_mode(mode):
-    venv = AsyncVectorEnv([Counting] * 3, autoreset_mode=mode)
+    venv = AsyncVectorEnv([Counting] * 3, context="fork", autoreset_mode=mode)
     assert_counts_are_right(run(GymnasiumBatch(venv)))
 
 
@@ -82,9 +84,7 @@ def test_every_autoreset_mode_gives_the_same_batches():
 
 
 def test_an_async_vector_env_gives_what_a_sync_one_gives():
-    sync, asynchronous = (
-        GymnasiumBatch(Counting, num_envs=3, vectorization_mode=m) for m in ("sync", "async")
-    )
+    sync, asynchronous = GymnasiumBatch(Counting, 3), GymnasiumBatch(Counting, 3, **ASYNC)
     assert_same(run(sync), run(asynchronous))
 
 
@@ -198,7 +198,7 @@ def test_a_batch_is_the_callers_to_write():
 
 
 def test_an_async_step_is_under_way_between_send_and_recv():
-    batch = GymnasiumBatch(Counting, num_envs=2, vectorization_mode="async")
+    batch = GymnasiumBatch(Counting, num_envs=2, **ASYNC)
     batch.reset()
     actions = torch.zeros(2, dtype=torch.int64)
     batch.send(actions)
