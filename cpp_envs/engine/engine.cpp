@@ -16,6 +16,7 @@ namespace leanfast {
 namespace {
 
 constexpr i64 block = 64;
+constexpr i64 careful = 8;                    // envs at once, while the cost is unknown
 constexpr i64 surely_worth_a_barrier = 8192;  // envs, while the cost is unknown
 constexpr double may_be_interrupted_ns = 5e6, between_interruptions_ns = 1e6;
 constexpr double longest_chunk_ns = 20e6, sharing_a_line_is_nothing_ns = 50e3;
@@ -166,7 +167,7 @@ i64 Engine::Cost::envs_in(double ns) const {
 // A block, so that no two threads write one cache line; less where an env takes so long that this
 // costs nothing beside it, so that a few slow envs are shared out too.
 i64 Engine::grain() const {
-  return cost_->known() ? std::min(block, cost_->envs_in(sharing_a_line_is_nothing_ns)) : block;
+  return cost_->known() ? std::min(block, cost_->envs_in(sharing_a_line_is_nothing_ns)) : careful;
 }
 
 i64 Engine::chunk_envs() const {

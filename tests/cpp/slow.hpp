@@ -1,5 +1,5 @@
 // For the stress program and the tests of interruption: a step that sleeps for as many
-// milliseconds as its action says.
+// milliseconds as its action says, and a reset for as many as a parameter says.
 #pragma once
 
 #include <chrono>
@@ -9,7 +9,10 @@
 
 template <class Real>
 struct Slow {
-  using Params = leanfast::NoParams;
+  struct Params {
+    int reset_ms = 0;
+    LEANFAST_PARAMS(reset_ms)
+  };
   struct State {
     int steps;
   };
@@ -19,7 +22,10 @@ struct Slow {
             .observation = leanfast::vector(1, 0, 1e9),
             .action = leanfast::discrete(1001)};
   }
-  static void reset(State& s, const Params&, leanfast::Rng&) { s.steps = 0; }
+  static void reset(State& s, const Params& p, leanfast::Rng&) {
+    if (p.reset_ms > 0) std::this_thread::sleep_for(std::chrono::milliseconds(p.reset_ms));
+    s.steps = 0;
+  }
   static leanfast::Outcome<Real> step(State& s, int action, const Params&, leanfast::Rng&) {
     if (action > 0) std::this_thread::sleep_for(std::chrono::milliseconds(action));
     return {static_cast<Real>(++s.steps), false};
