@@ -8,6 +8,8 @@ namespace leanfast {
 
 namespace {
 
+constexpr i64 most_values = 1 << 24;  // of one env
+
 // Several agents put an axis of their own behind that of the envs.
 Wanted rows(char kind, int bits, i64 num_envs, const Spec& spec) {
   Wanted w{kind, bits, 1, {num_envs}};
@@ -194,8 +196,30 @@ void check_spec(const Kernels& kernels, const Spec& spec) {
   if (spec.action.is_discrete() != (kernels.discrete != 0)) {
     refuse("and step disagree on the action: discrete(n) goes with int, continuous() with Real*");
   }
-  if (spec.observation.size() < 1) refuse("has an empty observation");
-  if (spec.action.size() < 1) refuse("has an empty action");
+  // Sizes are asked for in 64 bits here and in 32 from then on.
+  const auto check_box = [&](const Box& box, const std::string& what) {
+    if (box.rank < 0 || box.rank > max_rank) {
+      refuse("has an " + what + " of " + std::to_string(box.rank) +
+             " dimensions; there must be 0 to " + std::to_string(max_rank));
+    }
+    i64 shape[max_rank] = {}, size = spec.agents;
+    bool possible = true;
+    for (int d = 0; d < box.rank; ++d) {
+      shape[d] = box.shape[d];
+      possible = possible && shape[d] >= 1 && (size *= shape[d]) <= most_values;
+    }
+    if (!possible) {
+      refuse("has an " + what + " of shape " + shape_text(shape, box.rank) +
+             "; there must be 1 to " + std::to_string(most_values) + " values");
+    }
+    if (box.bounds != 1 && (box.bounds != size / spec.agents || box.bounds > max_bounds)) {
+      refuse("has " + std::to_string(box.bounds) + " pairs of bounds for the " +
+             std::to_string(size / spec.agents) + " values of its " + what +
+             "; there must be 1, or one for each of up to " + std::to_string(max_bounds));
+    }
+  };
+  check_box(spec.observation, "observation");
+  if (!spec.action.is_discrete()) check_box(spec.action.values, "action");
   if (kernels.reset[static_cast<int>(spec.observation.dtype)] == nullptr) {
     refuse("says an observation dtype that observe does not write");
   }
