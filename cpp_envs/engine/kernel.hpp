@@ -17,8 +17,10 @@ inline constexpr int max_column_bytes = 64;  // states up to this size are kept 
 
 #if defined(__clang__)
 #define LEANFAST_INDEPENDENT_LANES _Pragma("clang loop vectorize(assume_safety)")
+#define LEANFAST_TARGET(set, bits) __attribute__((target(set), min_vector_width(bits)))
 #else
 #define LEANFAST_INDEPENDENT_LANES _Pragma("GCC ivdep")
+#define LEANFAST_TARGET(set, bits) __attribute__((target(set ",prefer-vector-width=" #bits)))
 #endif
 
 template <class E, class Real, class Value>
@@ -271,14 +273,13 @@ struct Kernel {
   }
 
 #if defined(__x86_64__)
-  __attribute__((target("avx2,prefer-vector-width=256"))) static bool step_avx2(const Call& c,
-                                                                                i64 first, i64 last,
-                                                                                Failure& failure) {
+  LEANFAST_TARGET("avx2", 256)
+  static bool step_avx2(const Call& c, i64 first, i64 last, Failure& failure) {
     return step_range(c, first, last, failure);
   }
 
-  __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512"))) static bool
-  step_avx512(const Call& c, i64 first, i64 last, Failure& failure) {
+  LEANFAST_TARGET("avx512f,avx512bw,avx512dq,avx512vl", 512)
+  static bool step_avx512(const Call& c, i64 first, i64 last, Failure& failure) {
     return step_range(c, first, last, failure);
   }
 #endif
