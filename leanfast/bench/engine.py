@@ -30,13 +30,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
     names = list(builtin()) if options.envs == "all" else options.envs.split(",")
+    sizes = [int(size) if size.isdigit() else 0 for size in options.sizes.split(",")]
+    if min(sizes) < 1:
+        raise UsageError(f"--sizes must be numbers of envs from 1 on, not {options.sizes}")
     try:
-        sizes = [int(size) for size in options.sizes.split(",")]
         specs = {name: find(name).spec() for name in names}
     except ValueError as error:
         raise UsageError(str(error)) from None
-    if min(sizes) < 1:
-        raise UsageError(f"--sizes must be numbers of envs from 1 on, not {options.sizes}")
     rows = []
     for name, spec in specs.items():
         for size in sizes:
