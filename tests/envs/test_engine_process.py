@@ -1,36 +1,19 @@
-"""The engine and the rest of the process: Ctrl-C, fork, exit, threads of the caller's, leaks."""
+"""The engine and the rest of the process: Ctrl-C, fork, exit, leaks."""
 
+import contextlib
 import gc
 import os
 import signal
 import subprocess
 import sys
 import textwrap
-import threading
 import time
 from pathlib import Path
 
 import pytest
 import torch
-from engine_cases import copied
 
-from leanfast._native import StateError
-from leanfast.envs.compiler import find_compiler
 from leanfast.envs.native import Engine
-from leanfast.errors import UsageError
-
-SLOW = Path(__file__).parents[1] / "cpp" / "slow.hpp"
-
-
-@pytest.fixture(scope="module")
-def slow() -> str:
-    """A header whose step sleeps for `action` milliseconds, built once."""
-    try:
-        find_compiler()
-    except UsageError:
-        pytest.skip("no C++ compiler")
-    Engine(str(SLOW), 1).close()
-    return str(SLOW)
 
 
 def start(script: str, *args: str) -> subprocess.Popen:
@@ -49,16 +32,24 @@ def start(script: str, *args: str) -> subprocess.Popen:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     pipe = subprocess.PIPE
     command = [sys.executable, "-c", code, *args]
-    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment)
+    # A session of its own, so that a forked child that hangs is killed too.
+    return subprocess.Popen(
+        command, stdout=pipe, stderr=pipe, text=True, env=environment, start_new_session=True
+    )
+
+
+def kill(process: subprocess.Popen) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def output(script: str, *args: str, timeout: float = 30) -> str:
-    process = start(script, *args)
-    try:
-        out, err = process.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        raise AssertionError(f"hung: {process.communicate()}") from None
+    with start(script, *args) as process:
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            kill(process)
+            raise AssertionError(f"hung: {process.communicate()}") from None
     assert process.returncode == 0, err
     assert err == ""
     return out
@@ -78,7 +69,7 @@ def seconds_to_interrupt(script: str, *args: str) -> float:
             took = time.monotonic() - sent
             _, err = process.communicate(timeout=20)
         finally:
-            process.kill()
+            kill(process)
     assert (first, second, process.returncode, err) == ("waiting\n", "interrupted\n", 0, "")
     return took
 
@@ -214,94 +205,6 @@ def test_threads_that_the_system_refuses_are_an_error_and_the_engine_can_be_clos
         engine.close()
     """
     output(script)
-
-
-def started(target) -> threading.Thread:
-    thread = threading.Thread(target=target)
-    thread.start()
-    return thread
-
-
-def test_a_second_python_thread_gets_an_error_while_the_first_one_waits(slow):
-    engine = Engine(slow, 200, threads=2)
-    engine.pool_above_us = 0.0
-    engine.reset()
-    engine.send(torch.full((200,), 5))
-    received = []
-    waiting = started(lambda: received.append(engine.recv()))
-    time.sleep(0.1)
-    zeros = torch.zeros(200, dtype=torch.int64)
-    calls = (engine.recv, engine.close, engine.reset, engine.state_dict, lambda: engine.send(zeros))
-    for call in calls:
-        with pytest.raises(StateError, match=r"another thread|under way"):
-            call()
-    assert engine.in_flight
-    waiting.join()
-    assert received[0].episode_length.eq(1).all()
-    assert engine.step(zeros).episode_length.eq(2).all()
-
-
-def test_threads_that_fight_over_an_engine_get_errors_and_never_crash():
-    engine = Engine("cartpole", 8200, threads=2)
-    engine.pool_above_us = 0.0
-    engine.reset()
-    actions = torch.zeros(8200, dtype=torch.int64)
-    refused, completed = [], []
-    until = time.monotonic() + 1.0
-
-    def fight() -> None:
-        while time.monotonic() < until:
-            for call in (lambda: engine.send(actions), engine.recv, engine.reset):
-                try:
-                    call()
-                except StateError as e:
-                    refused.append(str(e))
-                else:
-                    completed.append(call)
-
-    fighters = [started(fight) for _ in range(3)]
-    for thread in fighters:
-        thread.join()
-    assert refused
-    assert completed
-    if engine.in_flight:
-        engine.recv()
-    engine.reset(seed=3)
-    calm = Engine("cartpole", 8200, seed=3)
-    calm.reset()
-    ours, theirs = copied(engine.step(actions)), copied(calm.step(actions))
-    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-def test_other_python_threads_run_during_a_long_batch(slow, threads):
-    engine = Engine(slow, 100, threads=threads)
-    engine.reset()
-    counted, stop = [0], threading.Event()
-
-    def count() -> None:
-        while not stop.is_set():
-            counted[0] += 1
-            time.sleep(0.001)
-
-    counter = started(count)
-    engine.send(torch.full((100,), 4))
-    before = counted[0]
-    engine.recv()
-    during = counted[0] - before
-    stop.set()
-    counter.join()
-    assert during > 20
-
-
-def test_dropping_an_engine_with_a_long_batch_under_way_does_not_wait_for_it(slow):
-    engine = Engine(slow, 2000, threads=2)
-    engine.pool_above_us = 0.0
-    engine.reset()
-    engine.send(torch.full((2000,), 10))  # 10 s of it
-    began = time.monotonic()
-    del engine
-    assert time.monotonic() - began < 2
 
 
 def threads_and_bytes() -> tuple[int, int]:
