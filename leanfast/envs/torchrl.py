@@ -4,8 +4,10 @@ Steps are written into rows of this face's own, never into the engine's two buff
 not written again while anybody holds a part of it: a rollout's list of steps stays what it was.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from sys import getrefcount
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import torch
 from tensordict import TensorDict, TensorDictBase
@@ -17,7 +19,14 @@ from leanfast.envs.native import Batch, Engine
 _TENSOR = torch._C.TensorBase
 _storage_holders = torch._C._storage_Use_Count
 _CPU = torch.device("cpu")
-_NOT_KEPT = {"next", "reward", "_reset"}  # of a root, where step_mdp makes the next one
+_NOT_KEPT = ("next", "reward", "_reset")  # of a root, where step_mdp makes the next one
+_NEXT = {  # TorchRL's names, and the engine's
+    "observation": "next_observation",
+    "reward": "reward",
+    "done": "done",
+    "terminated": "terminated",
+    "truncated": "truncated",
+}
 
 
 class Source(Protocol):
@@ -37,15 +46,12 @@ class Source(Protocol):
     def close(self) -> None: ...
 
 
-class Row(NamedTuple):
+@dataclass(slots=True, eq=False)
+class Step:
     """One step, shaped as TorchRL wants it: rewards and flags with a last axis of one."""
 
-    observation: torch.Tensor
-    next_observation: torch.Tensor
-    reward: torch.Tensor
-    terminated: torch.Tensor
-    truncated: torch.Tensor
-    done: torch.Tensor
+    observation: torch.Tensor  # of the next root
+    next: dict[str, torch.Tensor]
 
 
 class BatchedEnv(EnvBase):
@@ -83,17 +89,18 @@ class BatchedEnv(EnvBase):
         if type(tensordict) is not TensorDict or self._post_step_mdp_hooks is not None:
             return super().step_and_maybe_reset(tensordict)
         root = tensordict._tensordict
-        row = self._advance(root["action"])
+        step = self._advance(root["action"])
         self._now.began = None
-        kept = {k: v for k, v in root.items() if k not in _NOT_KEPT}
-        after = {**kept, "observation": row.observation, **self._no.flags()}
-        root["next"] = _next(row, tensordict._batch_size)
+        after = {**root, "observation": step.observation, **self._no.flags()}
+        for name in _NOT_KEPT:
+            after.pop(name, None)
+        root["next"] = _tensordict(step.next, tensordict._batch_size)
         return tensordict, _tensordict(after, tensordict._batch_size)
 
     def _step(self, tensordict: TensorDictBase) -> TensorDictBase:
-        row = self._advance(tensordict.get("action"))
-        self._now.began = row.done
-        return _next(row, self.batch_size)
+        step = self._advance(tensordict.get("action"))
+        self._now.began = step.next["done"]
+        return _tensordict(step.next, self.batch_size)
 
     def _reset(self, tensordict: TensorDictBase | None = None, **_: Any) -> TensorDictBase:
         mask = None if tensordict is None else tensordict.get("_reset", None)
@@ -118,10 +125,10 @@ class BatchedEnv(EnvBase):
         super().close(raise_if_closed=raise_if_closed)
         self.source.close()
 
-    def _advance(self, actions: torch.Tensor) -> Row:
-        row = self._rows.step(actions) if self._rows else _copied(self.source.step(actions))
-        self._now.observation = row.observation
-        return row
+    def _advance(self, actions: torch.Tensor) -> Step:
+        step = self._rows.step(actions) if self._rows else _copied(self.source.step(actions))
+        self._now.observation = step.observation
+        return step
 
     def _show(self, batch: Batch) -> None:
         self._now.began = None
@@ -173,7 +180,7 @@ class _Rows:
         self.ring = [_OwnedRow(engine) for _ in range(self.RING)]
         self.turn = 0
 
-    def step(self, actions: torch.Tensor) -> Row:
+    def step(self, actions: torch.Tensor) -> Step:
         self.turn = turn = (self.turn + 1) % self.RING
         row = self.ring[turn]
         if row.holders() != row.alone:
@@ -182,38 +189,28 @@ class _Rows:
 
 
 class _OwnedRow:
-    __slots__ = ("alone", "row", "slot", "storages")
+    __slots__ = ("alone", "slot", "storages", "tensors")
 
     def __init__(self, engine: Engine):
         like = engine.buffers[0]
-        arrays = {name: torch.empty_like(getattr(like, name)) for name in Row._fields}
-        self.row = Row(*(t if "obs" in n else t.unsqueeze(-1) for n, t in arrays.items()))
-        self.slot = engine.slot(shown=self.row, **arrays)
-        self.storages = [t.untyped_storage()._cdata for t in self.row]
-        del arrays
+        arrays = {n: torch.empty_like(getattr(like, n)) for n in ("observation", *_NEXT.values())}
+        step = _shaped(arrays)
+        self.slot = engine.slot(shown=step, **arrays)
+        self.tensors = (step.observation, *step.next.values())
+        self.storages = [t.untyped_storage()._cdata for t in self.tensors]
+        del arrays, step
         self.alone = self.holders()
 
     def holders(self) -> list[int]:
         """Who holds each tensor, in Python and in torch, and its storage; and where its data lies
         (share_memory_() moves it)."""
-        row = self.row
+        tensors = self.tensors
         return [
-            *map(getrefcount, row),
-            *map(_TENSOR._use_count, row),
+            *map(getrefcount, tensors),
+            *map(_TENSOR._use_count, tensors),
             *map(_storage_holders, self.storages),
-            *map(_TENSOR.data_ptr, row),
+            *map(_TENSOR.data_ptr, tensors),
         ]
-
-
-def _next(row: Row, batch_size: torch.Size) -> TensorDict:
-    leaves = {
-        "observation": row.next_observation,
-        "reward": row.reward,
-        "done": row.done,
-        "terminated": row.terminated,
-        "truncated": row.truncated,
-    }
-    return _tensordict(leaves, batch_size)
 
 
 def _tensordict(leaves: dict[str, torch.Tensor], batch_size: torch.Size) -> TensorDict:
@@ -222,15 +219,15 @@ def _tensordict(leaves: dict[str, torch.Tensor], batch_size: torch.Size) -> Tens
     return made
 
 
-def _copied(batch: Batch) -> Row:
-    return Row(
-        batch.observation.clone(),
-        batch.next_observation.clone(),
-        batch.reward.clone().unsqueeze(-1),
-        batch.terminated.clone().unsqueeze(-1),
-        batch.truncated.clone().unsqueeze(-1),
-        batch.done.clone().unsqueeze(-1),
-    )
+def _copied(batch: Batch) -> Step:
+    return _shaped({name: tensor.clone() for name, tensor in batch.items()})
+
+
+def _shaped(arrays: Mapping[str, torch.Tensor]) -> Step:
+    leaves = {name: arrays[array] for name, array in _NEXT.items()}
+    for name in ("reward", "done", "terminated", "truncated"):
+        leaves[name] = leaves[name].unsqueeze(-1)
+    return Step(arrays["observation"], leaves)
 
 
 def _box_spec(box: dict[str, Any], lead: tuple[int, ...], dtype: torch.dtype) -> TensorSpec:
