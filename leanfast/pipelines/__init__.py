@@ -1,0 +1,1 @@
+"""Loops of act, step, store and update, one file for each."""

@@ -1,0 +1,1 @@
+"""Buffers that live where the learner lives."""
