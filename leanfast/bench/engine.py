@@ -125,7 +125,9 @@ def _gymnasium(env_id: str, size: int, mode: str | None = None) -> tuple[Any, An
 def _envpool(spec: dict[str, Any], size: int, threads: int) -> tuple[Any, Any]:
     import envpool
 
-    env = envpool.make(spec["name"], env_type="gymnasium", num_envs=size, num_threads=threads)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        env = envpool.make(spec["name"], env_type="gymnasium", num_envs=size, num_threads=threads)
     env.reset()
     actions = list(_actions(spec, size))
 
