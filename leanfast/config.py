@@ -46,6 +46,7 @@ class Algo:
     name: str
     batch_size: int
     learning_rate: float
+    learning_rate_end: float
     discount: float
     double: bool
     loss: str
@@ -125,7 +126,7 @@ def validate(config: Config) -> Iterator[str]:
             f"env.num_envs is {env.num_envs}, more than algo.buffer_size={algo.buffer_size} "
             "transitions, which must hold a step of every env"
         )
-    if algo.learning_starts >= config.total_steps:
+    if 0 < config.total_steps <= algo.learning_starts:
         yield (
             f"algo.learning_starts is {algo.learning_starts}, so nothing is learned before "
             f"total_steps={config.total_steps}"
@@ -169,6 +170,7 @@ def _ranges(config: Config) -> Iterator[str]:
         ("env.num_envs", env.num_envs, 1, largest - 64),
         ("env.threads", 1 if env.threads is None else env.threads, 1, 4096),
         ("algo.batch_size", algo.batch_size, 1, largest),
+        ("algo.learning_rate_end", algo.learning_rate_end, 0, 1),
         ("algo.discount", algo.discount, 0, 1),
         ("algo.buffer_size", algo.buffer_size, 1, largest),
         ("algo.learning_starts", algo.learning_starts, 0, 2**62),
@@ -184,10 +186,10 @@ def _ranges(config: Config) -> Iterator[str]:
         ("log.every", config.log.every, 1, 2**62),
     ):
         if not low <= value <= high:
-            limit = f"at least {low}" if high > largest else f"{low} to {high}"
+            limit = f"at least {low}" if high == 2**62 else f"{low} to {high}"
             yield f"{name} is {value}; it must be {limit}"
-    if not 0 < algo.learning_rate < float("inf"):
-        yield f"algo.learning_rate is {algo.learning_rate}; it must be more than 0"
+    if not 0 < algo.learning_rate <= 1:
+        yield f"algo.learning_rate is {algo.learning_rate}; it must be more than 0 and at most 1"
     if not 0 < algo.updates_per_step <= 1000:
         yield (
             f"algo.updates_per_step is {algo.updates_per_step}; "

@@ -81,7 +81,7 @@ def _train(config: Config, device: str, mode: str, journal: Journal) -> Evaluati
     ):
         shape, actions = engine.spec["observation"]["shape"], engine.spec["action"]
         network = action_values(shape, config.network.hidden, actions, config.seed)
-        learner = DQN(network.to(device), config.algo, config.seed)
+        learner = DQN(network.to(device), config.algo, config.total_steps, config.seed)
 
         def greedy() -> Evaluation:
             # Fresh starts each time, or the last evaluation would be one that chose itself.

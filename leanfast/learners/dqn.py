@@ -19,8 +19,8 @@ class DQN:
     """`network` maps "observation" to "action_value", one value for each action. From here on its
     weights are views of state["params"], so it always is the trained network."""
 
-    def __init__(self, network: TensorDictModule, options: Algo, seed: int):
-        self.network, self.options = network, options
+    def __init__(self, network: TensorDictModule, options: Algo, total_steps: int, seed: int):
+        self.network, self.options, self.total_steps = network, options, total_steps
         named = list(network.named_parameters())
         self.names = [name for name, _ in named]
         self.shapes = [parameter.shape for _, parameter in named]
@@ -28,7 +28,6 @@ class DQN:
         params = torch.cat([parameter.detach().flatten() for _, parameter in named])
         for (_, parameter), view in zip(named, self._views(params).values(), strict=True):
             parameter.requires_grad_(False).data = view
-        epsilon = options.epsilon.start
 
         def number(value: float, dtype: torch.dtype) -> torch.Tensor:
             return torch.tensor(value, dtype=dtype, device=params.device)
@@ -42,7 +41,7 @@ class DQN:
                 "updates": number(0, torch.int64),
                 "env_steps": number(0, torch.int64),
                 "target_updates": number(0, torch.int64),
-                "epsilon": number(epsilon, torch.float32),
+                "epsilon": number(options.epsilon.start, torch.float32),
                 "learning_rate": number(options.learning_rate, torch.float32),
                 "sampling_key": number(randomness.key(seed, SAMPLING), torch.int64),
                 "exploring_key": number(randomness.key(seed, EXPLORING), torch.int64),
@@ -50,7 +49,8 @@ class DQN:
         )
 
     def act(self, state: TensorDict, observation: torch.Tensor) -> torch.Tensor:
-        """Epsilon-greedy actions, one for each env; counts them as env steps."""
+        """Epsilon-greedy actions, one for each env. Counts them as env steps, and moves epsilon and
+        the learning rate on along their schedules."""
         values = self._values(state["params"], observation)  # [N, actions]
         count, actions = values.shape
         draws = randomness.bits(state["exploring_key"], state["env_steps"], 2 * count)
@@ -58,11 +58,11 @@ class DQN:
         chosen = torch.where(
             explore, randomness.integers(draws[count:], actions), values.argmax(-1)
         )
-        env_steps = state["env_steps"] + count
-        schedule = self.options.epsilon
-        progress = (env_steps / schedule.steps).clamp(max=1)
-        state["epsilon"].copy_(schedule.start + progress * (schedule.end - schedule.start))
-        state["env_steps"].copy_(env_steps)
+        now, options, epsilon = state["env_steps"] + count, self.options, self.options.epsilon
+        rate, rate_end = options.learning_rate, options.learning_rate_end
+        state["epsilon"].copy_(_linear(now, epsilon.steps, epsilon.start, epsilon.end))
+        state["learning_rate"].copy_(_linear(now, self.total_steps, rate, rate_end))
+        state["env_steps"].copy_(now)
         return chosen
 
     def greedy(self, observation: torch.Tensor) -> torch.Tensor:
@@ -127,3 +127,7 @@ class DQN:
     def _views(self, params: torch.Tensor) -> dict[str, torch.Tensor]:
         parts = zip(self.names, params.split(self.sizes), self.shapes, strict=True)
         return {name.removeprefix("module."): part.view(shape) for name, part, shape in parts}
+
+
+def _linear(now: torch.Tensor, steps: int, start: float, end: float) -> torch.Tensor:
+    return start + (now / steps).clamp(max=1) * (end - start)

@@ -16,6 +16,7 @@ OPTIONS = Algo(
     name="dqn",
     batch_size=32,
     learning_rate=1e-2,
+    learning_rate_end=1e-2,
     discount=0.9,
     double=False,
     loss="mse",
@@ -31,7 +32,7 @@ OPTIONS = Algo(
 
 def learner(seed=1, actions=3, **options):
     network = action_values((4,), [16, 8], actions, seed)
-    made = DQN(network, dataclasses.replace(OPTIONS, **options), seed)
+    made = DQN(network, dataclasses.replace(OPTIONS, **options), 1000, seed)
     made.state["target"].add_(torch.randn(len(made.state["target"]), generator=of(seed)) / 10)
     return made
 
@@ -180,6 +181,15 @@ def test_epsilon_follows_its_schedule_by_env_steps_to_its_end():
         ours.act(ours.state, torch.zeros(30, 4))
         seen.append(float(ours.state["epsilon"]))
     assert seen == pytest.approx([0.73, 0.46, 0.19, 0.1, 0.1])
+
+
+def test_the_learning_rate_falls_to_its_end_at_the_last_env_step():
+    ours = learner(learning_rate=0.1, learning_rate_end=0.02)
+    seen = []
+    for _ in range(5):
+        ours.act(ours.state, torch.zeros(250, 4))
+        seen.append(float(ours.state["learning_rate"]))
+    assert seen == pytest.approx([0.08, 0.06, 0.04, 0.02, 0.02])
 
 
 def test_a_share_of_epsilon_of_the_actions_is_random_and_the_others_are_greedy():
