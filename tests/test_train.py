@@ -43,7 +43,7 @@ def test_a_run_leaves_its_configuration_metrics_and_summary(tmp_path):
     done = train(tmp_path, "seed=3", "log.every=1000", *SHORT)
     assert (done.returncode, done.stderr) == (0, "")
     found = summary(tmp_path)
-    assert FIELDS == set(found)
+    assert set(found) == FIELDS
     assert (found["env"], found["seed"], found["status"]) == ("cartpole", 3, "finished")
     assert found["execution"] == {"requested": "eager", "effective": "eager"}
     assert (found["env_steps"], found["updates"]) == (2400, 138)

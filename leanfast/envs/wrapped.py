@@ -28,8 +28,8 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from leanfast import _native
+from leanfast.envs.foreign import autoreset_mode, describe, vector_env
 from leanfast.envs.native import Batch, _seeds, _whole
-from leanfast.envs.vectorized import autoreset_mode, describe, vector_env
 
 
 class GymnasiumBatch:
