@@ -26,9 +26,10 @@ def main(argv: list[str]) -> int:
     refused: list[UsageError] = []
 
     def task(values: DictConfig) -> float | None:
+        began = time.perf_counter()  # checking a configuration may build an environment
         try:
             config = load(cast(dict[str, Any], OmegaConf.to_container(values, resolve=True)))
-            return train(config, Path(HydraConfig.get().runtime.output_dir))
+            return train(config, Path(HydraConfig.get().runtime.output_dir), began)
         except UsageError as error:
             # A sweep wants to know which of its jobs failed; a single run's user only why.
             if HydraConfig.get().mode == RunMode.MULTIRUN:
@@ -47,9 +48,8 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def train(config: Config, folder: Path) -> float:
+def train(config: Config, folder: Path, began: float) -> float:
     """Trains into `folder` and returns the mean return of the final evaluation."""
-    began = time.perf_counter()
     folder.mkdir(parents=True, exist_ok=True)
     resolved = OmegaConf.to_yaml(OmegaConf.create(dataclasses.asdict(config)))
     (folder / "config.yaml").write_text(resolved)
