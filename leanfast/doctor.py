@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from leanfast import probes
+from leanfast.config import MODES, PIPELINES
 from leanfast.cores import usable_cores
 
 PACKAGES = ("torch", "tensordict", "torchrl", "gymnasium", "numpy", "hydra-core", "wandb")
@@ -101,6 +102,10 @@ def describe(found: Mapping[str, Any]) -> str:
     table = [_line(name, text) for name, text in lines]
     for title in ("execution", "pipelines"):
         table += ["", title, *(_line(f"  {name}", _say(v)) for name, v in found[title].items())]
+    pipelines, modes = (
+        " or ".join(n for n in names if n != "auto") for names in (PIPELINES, MODES)
+    )
+    table += ["", f"That is the machine; this version trains with {pipelines} in {modes} mode."]
     return "\n".join(table)
 
 

@@ -140,3 +140,9 @@ def test_a_compiler_too_old_for_cxx20_is_no_compiler(tmp_path, monkeypatch):
     old.chmod(0o755)
     monkeypatch.setenv("CXX", str(old))
     assert probes.cxx_compiler() is None
+
+
+def test_the_doctor_tells_the_machine_from_what_this_version_trains_with(capsys):
+    assert doctor.main([]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.endswith("this version trains with vectorized in eager or compile mode.")
