@@ -29,8 +29,10 @@ def main() -> int:
 
 
 def with_tables(text: str) -> str:
-    result = json.loads((RESULTS / "engine.json").read_text())
-    return _between(text, "engine", engine_table(result))
+    results = {name: json.loads((RESULTS / f"{name}.json").read_text()) for name in TABLES}
+    for name, table in TABLES.items():
+        text = _between(text, name, table(results[name]))
+    return text
 
 
 def engine_table(result: dict[str, Any]) -> str:
@@ -77,11 +79,40 @@ def engine_table(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def train_table(result: dict[str, Any]) -> str:
+    lines = [
+        "| `leanfast train` | evaluation, 100 episodes | solved after | to start | to train "
+        "| env steps/s | updates/s |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for command, run in result["runs"].items():
+        evaluation = f"{run['eval_return_mean']:.1f} ± {run['eval_return_std']:.1f}"
+        lines.append(
+            f"| `{command}` | {evaluation} | {run['solved_at_s']:.1f} s | {run['startup_s']:.1f} s "
+            f"| {run['train_s']:.1f} s | {run['env_steps_per_s']:,.0f} "
+            f"| {run['updates_per_s']:,.0f} |"
+        )
+    machine = result["machine"]
+    lines += [
+        "",
+        f"One run each, one after the other, {machine['processor']}, {machine['cores']} virtual "
+        f"cores, {machine['date']}, torch {machine['versions']['torch']}; `execution=compile`. A "
+        "configuration's first start compiles (the first and the last row), later ones find the "
+        "compiler's cache. Solved: training time until an evaluation first reached 475.",
+    ]
+    return "\n".join(lines)
+
+
+TABLES = {"engine": engine_table, "train": train_table}
+
+
 def _between(text: str, name: str, table: str) -> str:
-    begin, end = f"<!-- {name}: begin -->\n", f"\n<!-- {name}: end -->"
-    before, _, rest = text.partition(begin)
-    _, _, after = rest.partition(end)
-    return f"{before}{begin}{table}{end}{after}"
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    before, found, rest = text.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not (found and closed):
+        sys.exit(f"README.md has no {begin} ... {end} to put a table into")
+    return f"{before}{begin}\n{table}\n{end}{after}"
 
 
 if __name__ == "__main__":
