@@ -105,7 +105,6 @@ PYBIND11_MODULE(_native, m) {
            py::arg("environment"), py::arg("values"), py::arg("real_bytes"), py::arg("num_envs"),
            py::arg("threads"), py::arg("max_episode_steps"), py::arg("instruction_set"))
       .def("_slot", &PyEngine::slot)
-      .def("_slots", &PyEngine::slots)
       .def("_set_buffers", &PyEngine::set_buffers)
       .def("_reset", &PyEngine::reset, py::arg("mask"), py::arg("seeds"), py::arg("into"))
       .def("send", &PyEngine::send, py::arg("actions"), py::arg("into") = nullptr,

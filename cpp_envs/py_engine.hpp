@@ -78,41 +78,6 @@ class PyEngine {
     return made;
   }
 
-  // One slot for each of a [steps, num_envs, ...] batch's rows; recv() hands over its `shown[t]`.
-  std::vector<std::shared_ptr<PySlot>> slots(const py::object& rows, const py::list& shown) const {
-    const py::object first = rows.attr("row")(0);
-    const Slot base = slot(first, first)->slot;
-    const auto bytes = [&](const char* name) -> i64 {
-      const py::object array = rows.attr(name);
-      return array.is_none()
-                 ? 0
-                 : array.attr("stride")(0).cast<i64>() * array.attr("element_size")().cast<i64>();
-    };
-    const auto at = [](void* start, i64 offset) -> void* {
-      return start == nullptr ? nullptr : static_cast<char*>(start) + offset;
-    };
-    const i64 steps[] = {bytes("observation"),    bytes("next_observation"), bytes("reward"),
-                         bytes("terminated"),     bytes("truncated"),        bytes("done"),
-                         bytes("episode_return"), bytes("episode_length")};
-    std::vector<std::shared_ptr<PySlot>> made;
-    for (i64 t = 0; t < static_cast<i64>(shown.size()); ++t) {
-      auto row = std::make_shared<PySlot>();
-      row->slot = {at(base.observation, t * steps[0]),
-                   at(base.next_observation, t * steps[1]),
-                   at(base.reward, t * steps[2]),
-                   static_cast<u8*>(at(base.terminated, t * steps[3])),
-                   static_cast<u8*>(at(base.truncated, t * steps[4])),
-                   static_cast<u8*>(at(base.done, t * steps[5])),
-                   at(base.episode_return, t * steps[6]),
-                   static_cast<i32*>(at(base.episode_length, t * steps[7]))};
-      row->batch = shown[static_cast<std::size_t>(t)];
-      row->memory = rows;
-      row->made_for = layout_;
-      made.push_back(std::move(row));
-    }
-    return made;
-  }
-
   void set_buffers(std::shared_ptr<PySlot> first, std::shared_ptr<PySlot> second) {
     buffers_ = {std::move(first), std::move(second)};
   }

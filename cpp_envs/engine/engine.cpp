@@ -226,34 +226,29 @@ void Engine::run_range(i64 first, i64 last) {
   }
 }
 
-void Engine::copy_states_out(char* to) const {
-  const auto* from = static_cast<const char*>(call_.records.state);
+template <class Copy>
+void Engine::each_state_part(Copy&& copy) const {
   const i64 size = kernels_.state_bytes, word = kernels_.word_bytes;
-  if (word == 0) {
-    std::memcpy(to, from, static_cast<std::size_t>(num_envs_ * size));
-    return;
-  }
+  if (word == 0) return copy(0, 0, num_envs_ * size);
   for (i64 env = 0; env < num_envs_; ++env) {
     for (i64 k = 0; k < size / word; ++k) {
-      std::memcpy(to + env * size + k * word, from + (k * call_.records.stride + env) * word,
-                  static_cast<std::size_t>(word));
+      copy(env * size + k * word, (k * call_.records.stride + env) * word, word);
     }
   }
 }
 
+void Engine::copy_states_out(char* to) const {
+  const auto* from = static_cast<const char*>(call_.records.state);
+  each_state_part([&](i64 flat, i64 kept, i64 bytes) {
+    std::memcpy(to + flat, from + kept, static_cast<std::size_t>(bytes));
+  });
+}
+
 void Engine::copy_states_in(const char* from) {
   auto* to = static_cast<char*>(call_.records.state);
-  const i64 size = kernels_.state_bytes, word = kernels_.word_bytes;
-  if (word == 0) {
-    std::memcpy(to, from, static_cast<std::size_t>(num_envs_ * size));
-    return;
-  }
-  for (i64 env = 0; env < num_envs_; ++env) {
-    for (i64 k = 0; k < size / word; ++k) {
-      std::memcpy(to + (k * call_.records.stride + env) * word, from + env * size + k * word,
-                  static_cast<std::size_t>(word));
-    }
-  }
+  each_state_part([&](i64 flat, i64 kept, i64 bytes) {
+    std::memcpy(to + kept, from + flat, static_cast<std::size_t>(bytes));
+  });
 }
 
 }  // namespace leanfast

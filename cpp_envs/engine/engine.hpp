@@ -70,6 +70,10 @@ class Engine {
   static constexpr int batches_to_time = 8;
   static constexpr double worth_a_barrier_ns = 15e3;
 
+  // copy(where in [num_envs, state_bytes], where in the records, how many bytes), for every part.
+  template <class Copy>
+  void each_state_part(Copy&& copy) const;
+
   void plan(Cost& cost);
   void begin(RangeFn range, Cost& cost);
   i64 chunks() const { return (num_envs_ + chunk_envs_ - 1) / chunk_envs_; }

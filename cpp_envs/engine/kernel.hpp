@@ -228,29 +228,22 @@ struct Kernel {
     r.length[env] = 0;
     for (int a = 0; a < agents; ++a) static_cast<Real*>(r.total)[env * agents + a] = 0;
     Rng rng(r.seed[env], static_cast<u32>(env), episode, 0);
-    if constexpr (columns) {
-      State s{};
-      E::reset(s, p, rng);
-      put_back(r, env, s);
-      observe(s, p, agents, row, observation);
-    } else {
-      State& s = take(r, env);
-      s = State{};
-      E::reset(s, p, rng);
-      observe(s, p, agents, row, observation);
-    }
+    auto&& s = take(r, env);
+    s = State{};
+    E::reset(s, p, rng);
+    put_back(r, env, s);
+    observe(s, p, agents, row, observation);
   }
 
   // Called while an exception is in flight.
   static bool report(Failure& failure, i64 env) {
     failure.env = env;
-    const char* what = "an exception of an unknown type";
     try {
       throw;
     } catch (const std::exception& e) {
       std::strncpy(failure.what, e.what(), sizeof(failure.what) - 1);
     } catch (...) {
-      std::strncpy(failure.what, what, sizeof(failure.what) - 1);
+      std::strncpy(failure.what, "an exception of an unknown type", sizeof(failure.what) - 1);
     }
     return false;
   }

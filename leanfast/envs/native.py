@@ -144,7 +144,8 @@ class Engine(_native.Engine):
         """A rollout's memory, [steps, N, ...], and a slot for each of its steps."""
         steps = _whole("steps", steps, 1, 2**31 - 1)
         rollout = self._allocate((steps,), pin_memory)
-        return rollout, self._slots(rollout, [rollout.row(t) for t in range(steps)])
+        rows = [rollout.row(t) for t in range(steps)]
+        return rollout, [self._slot(row, row) for row in rows]
 
     def state_dict(self) -> dict[str, Any]:
         """Everything the trajectories depend on: a loaded engine goes on bit for bit."""
