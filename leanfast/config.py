@@ -1,18 +1,20 @@
 """The typed configuration: conf/ holds the values, this file what they are and must be."""
 
-import dataclasses
-import difflib
-import types
-import typing
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from leanfast.errors import UsageError
+from leanfast.typed import build
 
 DEVICES = ("auto", "cpu", "cuda")
 ALGORITHMS = ("dqn",)
 LOSSES = ("huber", "mse")
+OPTIMIZERS = ("adam", "adamw")
+SCHEDULES = ("constant", "linear", "cosine")
+NETWORKS = ("auto", "mlp", "cnn")
+PRECISIONS = ("fp32", "bf16", "fp16")
 PIPELINES = ("auto", "vectorized")
 MODES = ("auto", "eager", "compile")
 GRAPH_MODES = ("cudagraph", "combined")
@@ -20,18 +22,22 @@ GRAPH_MODES = ("cudagraph", "combined")
 
 @dataclass(frozen=True)
 class Env:
-    """A built-in environment by its name, or a header of one's own as its source."""
+    """A built-in environment by its name, a header of one's own as its source, or a Gymnasium
+    environment by its id."""
 
     num_envs: int
     threads: int | None
-    params: dict[str, float | int | bool]
+    params: dict[str, Any]
     name: str | None = None
     source: str | None = None
+    id: str | None = None
+    vectorization: str | None = None
+    action_bins: int | None = None
     solved_return: float | None = None
 
     @property
-    def id(self) -> str:
-        return self.name or self.source or ""
+    def label(self) -> str:
+        return self.name or self.source or self.id or ""
 
 
 @dataclass(frozen=True)
@@ -39,21 +45,31 @@ class Epsilon:
     start: float
     end: float
     steps: int
+    ladder: float | None
 
 
 @dataclass(frozen=True)
 class Algo:
     name: str
-    batch_size: int
+    batch_size: int | Literal["auto"]
+    accumulate: int
+    optimizer: str
+    weight_decay: float
     learning_rate: float
     learning_rate_end: float
+    learning_rate_schedule: str
     discount: float
+    n_step: int
     double: bool
+    dueling: bool
     loss: str
     max_grad_norm: float | None
+    reward_scale: float
+    reward_clip: float | None
+    normalize_observations: bool
     buffer_size: int
     learning_starts: int
-    updates_per_step: float
+    updates_per_step: float | None
     target_every: int
     tau: float
     epsilon: Epsilon
@@ -61,18 +77,22 @@ class Algo:
 
 @dataclass(frozen=True)
 class Network:
+    type: str
     hidden: list[int]
+    layer_norm: bool
 
 
 @dataclass(frozen=True)
 class Pipeline:
     name: str
+    chunk: int = 64
 
 
 @dataclass(frozen=True)
 class Execution:
     mode: str
     steps_per_graph: int
+    fallback: bool
 
 
 @dataclass(frozen=True)
@@ -92,6 +112,7 @@ class Config:
     seed: int
     total_steps: int
     device: str
+    precision: str
     torch_threads: int
     env: Env
     algo: Algo
@@ -106,7 +127,7 @@ def load(values: Mapping[str, Any]) -> Config:
     """The configuration that nested plain values describe, checked; a UsageError has one line for
     each thing that is wrong."""
     problems: list[str] = []
-    config = _build(Config, values, "", problems)
+    config = build(Config, values, "", problems)
     if not problems:
         problems = list(validate(config))
     if problems:
@@ -119,13 +140,7 @@ def validate(config: Config) -> Iterator[str]:
     algo, env = config.algo, config.env
     yield from _choices(config)
     yield from _ranges(config)
-    if algo.batch_size > algo.buffer_size:
-        yield f"algo.batch_size is {algo.batch_size}, more than algo.buffer_size={algo.buffer_size}"
-    if env.num_envs > algo.buffer_size:
-        yield (
-            f"env.num_envs is {env.num_envs}, more than algo.buffer_size={algo.buffer_size} "
-            "transitions, which must hold a step of every env"
-        )
+    yield from _buffer(config)
     if 0 < config.total_steps <= algo.learning_starts:
         yield (
             f"algo.learning_starts is {algo.learning_starts}, so nothing is learned before "
@@ -134,17 +149,47 @@ def validate(config: Config) -> Iterator[str]:
     yield from _environment(env)
 
 
+def _buffer(config: Config) -> Iterator[str]:
+    algo, env = config.algo, config.env
+    size = f"algo.buffer_size={algo.buffer_size}"
+    if algo.batch_size != "auto":
+        if algo.batch_size > algo.buffer_size:
+            yield f"algo.batch_size is {algo.batch_size}, more than {size}"
+        if algo.accumulate > 0 and algo.batch_size % algo.accumulate:
+            yield (
+                f"algo.batch_size is {algo.batch_size}, which algo.accumulate={algo.accumulate} "
+                "does not divide"
+            )
+    if env.num_envs > algo.buffer_size:
+        yield (
+            f"env.num_envs is {env.num_envs}, more than {size} transitions, which must hold a "
+            "step of every env"
+        )
+    elif env.num_envs > 0 and algo.n_step > algo.buffer_size // env.num_envs - 1:
+        yield (
+            f"algo.n_step is {algo.n_step}, but {size} keeps "
+            f"{algo.buffer_size // env.num_envs} steps of each of {env.num_envs} envs; it must "
+            "keep more than algo.n_step"
+        )
+
+
 def _choices(config: Config) -> Iterator[str]:
     for name, value, valid in (
         ("device", config.device, DEVICES),
         ("algo.name", config.algo.name, ALGORITHMS),
+        ("precision", config.precision, PRECISIONS),
         ("algo.loss", config.algo.loss, LOSSES),
+        ("algo.optimizer", config.algo.optimizer, OPTIMIZERS),
+        ("algo.learning_rate_schedule", config.algo.learning_rate_schedule, SCHEDULES),
+        ("network.type", config.network.type, NETWORKS),
         ("pipeline.name", config.pipeline.name, PIPELINES),
     ):
         if value not in valid:
             yield f"{name} is {value!r}; it must be {' or '.join(valid)}"
     if problem := execution_problem(config.execution.mode):
         yield problem
+    if config.precision == "fp16" and config.device == "cpu":
+        yield "precision is 'fp16', which needs a CUDA device; on the CPU it can be fp32 or bf16"
     if config.device == "cuda" and (problem := _no_cuda()):
         yield f"device is 'cuda', but {problem}; device=cpu runs everywhere"
 
@@ -169,16 +214,20 @@ def _ranges(config: Config) -> Iterator[str]:
         ("torch_threads", config.torch_threads, 1, 4096),
         ("env.num_envs", env.num_envs, 1, largest - 64),
         ("env.threads", 1 if env.threads is None else env.threads, 1, 4096),
-        ("algo.batch_size", algo.batch_size, 1, largest),
+        ("algo.batch_size", 1 if algo.batch_size == "auto" else algo.batch_size, 1, largest),
+        ("algo.accumulate", algo.accumulate, 1, 4096),
+        ("algo.weight_decay", algo.weight_decay, 0, 1),
+        ("algo.n_step", algo.n_step, 1, 1000),
         ("algo.learning_rate_end", algo.learning_rate_end, 0, 1),
         ("algo.discount", algo.discount, 0, 1),
         ("algo.buffer_size", algo.buffer_size, 1, largest),
         ("algo.learning_starts", algo.learning_starts, 0, 2**62),
-        ("algo.target_every", algo.target_every, 1, 2**62),
+        ("algo.target_every", algo.target_every, 0, 2**62),
         ("algo.epsilon.start", algo.epsilon.start, 0, 1),
         ("algo.epsilon.end", algo.epsilon.end, 0, 1),
         ("algo.epsilon.steps", algo.epsilon.steps, 1, 2**62),
         *((f"network.hidden[{i}]", size, 1, 65536) for i, size in enumerate(config.network.hidden)),
+        ("pipeline.chunk", config.pipeline.chunk, 1, 2**20),
         ("execution.steps_per_graph", config.execution.steps_per_graph, 1, 64),
         ("eval.every", config.eval.every, 0, 2**62),
         ("eval.episodes", config.eval.episodes, 1, largest - 64),
@@ -188,17 +237,19 @@ def _ranges(config: Config) -> Iterator[str]:
         if not low <= value <= high:
             limit = f"at least {low}" if high == 2**62 else f"{low} to {high}"
             yield f"{name} is {value}; it must be {limit}"
-    if not 0 < algo.learning_rate <= 1:
-        yield f"algo.learning_rate is {algo.learning_rate}; it must be more than 0 and at most 1"
-    if not 0 < algo.updates_per_step <= 1000:
-        yield (
-            f"algo.updates_per_step is {algo.updates_per_step}; "
-            "it must be more than 0 and at most 1000"
-        )
-    if not 0 < algo.tau <= 1:
-        yield f"algo.tau is {algo.tau}; it must be more than 0 and at most 1"
-    if algo.max_grad_norm is not None and not algo.max_grad_norm > 0:
-        yield f"algo.max_grad_norm is {algo.max_grad_norm}; it must be more than 0, or null"
+    updates = algo.updates_per_step
+    for name, number, top in (
+        ("algo.learning_rate", algo.learning_rate, 1),
+        ("algo.updates_per_step", updates, 1000),
+        ("algo.tau", algo.tau, 1),
+        ("algo.max_grad_norm", algo.max_grad_norm, math.inf),
+        ("algo.reward_scale", algo.reward_scale, math.inf),
+        ("algo.reward_clip", algo.reward_clip, math.inf),
+        ("algo.epsilon.ladder", algo.epsilon.ladder, 1000),
+    ):
+        if number is not None and not (0 < number <= top and number < math.inf):
+            limit = "" if top == math.inf else f" and at most {top}"
+            yield f"{name} is {number}; it must be more than 0{limit}"
 
 
 def _environment(env: Env) -> Iterator[str]:
@@ -208,16 +259,16 @@ def _environment(env: Env) -> Iterator[str]:
     from leanfast.envs.registry import find
 
     try:
-        spec = find(env.id).spec(env.params)
+        spec = find(env.label).spec(env.params)
     except UsageError:
         raise
     except (ValueError, TypeError) as error:
         yield str(error)
         return
     if not isinstance(spec["action"], int):
-        yield f"{env.id} has continuous actions; dqn needs a few to choose from"
+        yield f"{env.label} has continuous actions; dqn needs a few to choose from"
     if spec["agents"] > 1:
-        yield f"{env.id} has {spec['agents']} agents; this version trains one"
+        yield f"{env.label} has {spec['agents']} agents; this version trains one"
 
 
 def _no_cuda() -> str | None:
@@ -226,69 +277,3 @@ def _no_cuda() -> str | None:
     if problem := probes.cuda_driver()["problem"]:
         return str(problem)
     return None if probes.torch_cuda() else "torch is built without CUDA"
-
-
-def _build(cls: type, values: Any, path: str, problems: list[str]) -> Any:
-    """An instance of a dataclass, or None with what is wrong with it in `problems`."""
-    if not isinstance(values, Mapping):
-        problems.append(f"{path} is {values!r}; it must have values of its own")
-        return None
-    hints = typing.get_type_hints(cls)
-    fields = {field.name: field for field in dataclasses.fields(cls)}
-    prefix, given, before = f"{path}." if path else "", {}, len(problems)
-    for name, value in values.items():
-        if name in fields:
-            given[name] = _value(hints[name], value, prefix + name, problems)
-        else:
-            near = difflib.get_close_matches(str(name), fields, n=1)
-            words = f"did you mean {prefix}{near[0]}?" if near else f"there are {', '.join(fields)}"
-            problems.append(f"there is no {prefix}{name}; {words}")
-    for name, field in fields.items():
-        if name not in values and field.default is dataclasses.MISSING:
-            problems.append(f"{prefix}{name} is missing")
-    return cls(**given) if len(problems) == before else None
-
-
-def _value(kind: Any, value: Any, path: str, problems: list[str]) -> Any:
-    if dataclasses.is_dataclass(kind):
-        return _build(typing.cast(type, kind), value, path, problems)
-    for accepted in _alternatives(kind):
-        if (converted := _convert(accepted, value)) is not _NO:
-            return converted
-    is_missing = value == "???"
-    problems.append(
-        f"{path} must be given: {path}=VALUE"
-        if is_missing
-        else f"{path} is {value!r}; it must be {_words(kind)}"
-    )
-    return None
-
-
-_NO = object()
-
-
-def _convert(kind: Any, value: Any) -> Any:
-    """`value` as a `kind`, or _NO."""
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if origin is list and isinstance(value, list):
-        items = [_convert(arguments[0], item) for item in value]
-        return _NO if _NO in items else items
-    if origin is dict and isinstance(value, Mapping):
-        return dict(value)  # the environment's own parameters: its header says what they must be
-    if value == "???" or (isinstance(value, bool) and kind is not bool):
-        return _NO
-    if kind is float and isinstance(value, int):
-        return float(value)
-    if kind is int and isinstance(value, float) and value.is_integer():
-        return int(value)  # 1e6
-    return value if origin is None and isinstance(value, kind) else _NO
-
-
-def _alternatives(kind: Any) -> tuple[Any, ...]:
-    return typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
-
-
-def _words(kind: Any) -> str:
-    words = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
-    words |= {type(None): "null", list[int]: "a list of whole numbers, like [120,84]"}
-    return " or ".join(words.get(one, "a set of names and values") for one in _alternatives(kind))

@@ -30,13 +30,13 @@ def run(config: Config, folder: Path, began: float) -> float:
     mode, why = execution.choose(config.execution.mode, device)
     log.info(
         "%s, seed %d: dqn, pipeline vectorized, %d envs",
-        config.env.id,
+        config.env.label,
         config.seed,
         config.env.num_envs,
     )
     log.info("execution %s on %s (%s); results in %s", mode, device, why, folder)
     facts = {
-        "env": config.env.id,
+        "env": config.env.label,
         "algo": config.algo.name,
         "pipeline": "vectorized",
         "seed": config.seed,
@@ -74,7 +74,7 @@ def run(config: Config, folder: Path, began: float) -> float:
 
 def _train(config: Config, device: str, mode: str, journal: Journal) -> Evaluation:
     env = config.env
-    engine_of = partial(Engine, env.id, threads=env.threads, params=env.params)
+    engine_of = partial(Engine, env.label, threads=env.threads, params=env.params)
     with (
         engine_of(env.num_envs, seed=config.seed) as engine,
         engine_of(config.eval.episodes) as held_out,

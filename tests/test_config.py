@@ -27,7 +27,7 @@ def choices(group):
 @pytest.mark.parametrize("env", [name for name in choices("env") if name != "custom"])
 def test_every_environments_file_names_one_that_can_be_trained(env):
     config = load(composed(f"env={env}"))
-    assert find(config.env.id).key == env
+    assert find(config.env.label).key == env
 
 
 @pytest.mark.parametrize("group", ["pipeline", "execution", "experiment"])
@@ -57,13 +57,13 @@ def test_numbers_take_the_type_that_their_field_has():
         ("seed=-1", "seed is -1; it must be 0 to 4294967295"),
         ("seed=1.5", "seed is 1.5; it must be a whole number"),
         ("total_steps=0", "total_steps is 0; it must be at least 1"),
-        ("algo.batch_size=abc", "algo.batch_size is 'abc'; it must be a whole number"),
+        ("algo.batch_size=abc", "algo.batch_size is 'abc'; it must be a whole number or auto"),
         ("algo.batch_size=true", "algo.batch_size is True; it must be a whole number"),
         ("algo.double=1", "algo.double is 1; it must be true or false"),
         ("algo.loss=l1", "algo.loss is 'l1'; it must be huber or mse"),
         ("algo.discount=nan", "algo.discount is nan; it must be 0 to 1"),
         ("algo.tau=0", "algo.tau is 0.0; it must be more than 0 and at most 1"),
-        ("algo.max_grad_norm=0", "algo.max_grad_norm is 0.0; it must be more than 0, or null"),
+        ("algo.max_grad_norm=0", "algo.max_grad_norm is 0.0; it must be more than 0"),
         ("network.hidden=[8,0]", "network.hidden[1] is 0; it must be 1 to 65536"),
         (
             "network.hidden=8",

@@ -15,6 +15,15 @@ from leanfast.networks import action_values
 OPTIONS = Algo(
     name="dqn",
     batch_size=32,
+    accumulate=1,
+    optimizer="adam",
+    weight_decay=0.0,
+    learning_rate_schedule="linear",
+    n_step=1,
+    dueling=False,
+    reward_scale=1.0,
+    reward_clip=None,
+    normalize_observations=False,
     learning_rate=1e-2,
     learning_rate_end=1e-2,
     discount=0.9,
@@ -26,7 +35,7 @@ OPTIONS = Algo(
     updates_per_step=1.0,
     target_every=100,
     tau=1.0,
-    epsilon=Epsilon(start=1.0, end=0.1, steps=1000),
+    epsilon=Epsilon(start=1.0, end=0.1, steps=1000, ladder=None),
 )
 
 
@@ -175,7 +184,7 @@ def test_the_state_stays_at_its_addresses():
 
 
 def test_epsilon_follows_its_schedule_by_env_steps_to_its_end():
-    ours = learner(epsilon=Epsilon(start=1.0, end=0.1, steps=100))
+    ours = learner(epsilon=Epsilon(start=1.0, end=0.1, steps=100, ladder=None))
     seen = []
     for _ in range(5):
         ours.act(ours.state, torch.zeros(30, 4))

@@ -21,11 +21,21 @@ VALUES = {
     "seed": 1,
     "total_steps": 2000,
     "device": "cpu",
+    "precision": "fp32",
     "torch_threads": 1,
     "env": {"name": "cartpole", "num_envs": 8, "threads": 1, "params": {}},
     "algo": {
         "name": "dqn",
         "batch_size": 32,
+        "accumulate": 1,
+        "optimizer": "adam",
+        "weight_decay": 0.0,
+        "learning_rate_schedule": "linear",
+        "n_step": 1,
+        "dueling": False,
+        "reward_scale": 1.0,
+        "reward_clip": None,
+        "normalize_observations": False,
         "learning_rate": 1e-3,
         "learning_rate_end": 1e-4,
         "discount": 0.99,
@@ -37,11 +47,11 @@ VALUES = {
         "updates_per_step": 0.1,
         "target_every": 100,
         "tau": 1.0,
-        "epsilon": {"start": 1.0, "end": 0.1, "steps": 1000},
+        "epsilon": {"start": 1.0, "end": 0.1, "steps": 1000, "ladder": None},
     },
-    "network": {"hidden": [16]},
+    "network": {"type": "mlp", "hidden": [16], "layer_norm": False},
     "pipeline": {"name": "vectorized"},
-    "execution": {"mode": "eager", "steps_per_graph": 1},
+    "execution": {"mode": "eager", "steps_per_graph": 1, "fallback": False},
     "eval": {"every": 0, "episodes": 10, "max_steps": 1000},
     "log": {"every": 500},
 }
@@ -66,7 +76,7 @@ def train(folder: Path, mode="eager", greedy=no_evaluation, **changes):
     """The learner and the journal after training."""
     chosen = config(**changes)
     journal = Journal(chosen, folder, 0.0)
-    with Engine(chosen.env.id, chosen.env.num_envs, threads=chosen.env.threads) as engine:
+    with Engine(chosen.env.label, chosen.env.num_envs, threads=chosen.env.threads) as engine:
         shape, actions = engine.spec["observation"]["shape"], engine.spec["action"]
         network = action_values(shape, chosen.network.hidden, actions, chosen.seed)
         learner = DQN(network, chosen.algo, chosen.total_steps, chosen.seed)
