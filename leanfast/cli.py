@@ -10,7 +10,7 @@ import os
 import sys
 from importlib.metadata import version
 
-from leanfast.errors import UsageError
+from leanfast.errors import RunError, UsageError
 
 VERBS = {
     "train": ("leanfast.train", "train a policy, e.g. `leanfast train env=cartpole seed=1`"),
@@ -29,6 +29,9 @@ def main(argv: list[str] | None = None) -> int:
     except UsageError as error:
         print(f"leanfast: {error}", file=sys.stderr)
         return 2
+    except RunError as error:
+        print(f"leanfast: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:

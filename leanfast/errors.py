@@ -7,3 +7,7 @@ class UsageError(ValueError):
 
 class HeaderError(UsageError):
     """What is wrong with a user's C++ header, at the author's own lines."""
+
+
+class RunError(RuntimeError):
+    """Why a run that began well cannot go on."""

@@ -1,7 +1,7 @@
-"""DQN. Its state is one TensorDict; act() and update() are functions of tensors alone, which write
-nothing but the state, in place."""
+"""DQN. Its state is one TensorDict; act(), observe() and update() are functions of tensors alone,
+which write nothing but the state, in place."""
 
-import math
+import contextlib
 
 import torch
 from tensordict import TensorDict
@@ -10,24 +10,40 @@ from torch.nn import functional
 
 from leanfast import randomness
 from leanfast.config import Algo
+from leanfast.learners import faults, optimizer
+from leanfast.learners.flat import Flat
+from leanfast.learners.schedules import epsilons, scheduled
 
-BETAS, EPS = (0.9, 0.999), 1e-8  # torch.optim.Adam's
 SAMPLING, EXPLORING = 1, 2  # what the seed is used for
+AUTOCAST = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
+# What act() reads: a copy of these is a copy of the policy.
+POLICY = ("params", "observation_mean", "observation_variance", "epsilon", "exploring_key")
+
+Rows = dict[str, torch.Tensor]
 
 
 class DQN:
     """`network` maps "observation" to "action_value", one value for each action. From here on its
-    weights are views of state["params"], so it always is the trained network."""
+    weights are views of state["params"], so it always is the trained network.
 
-    def __init__(self, network: TensorDictModule, options: Algo, total_steps: int, seed: int):
+    A lane is one agent of one env: the `agents` of an env share the network, side by side in the
+    batch. Env steps count envs."""
+
+    def __init__(
+        self,
+        network: TensorDictModule,
+        options: Algo,
+        *,
+        total_steps: int,
+        seed: int,
+        agents: int = 1,
+        precision: str = "fp32",
+    ):
         self.network, self.options, self.total_steps = network, options, total_steps
-        named = list(network.named_parameters())
-        self.names = [name for name, _ in named]
-        self.shapes = [parameter.shape for _, parameter in named]
-        self.sizes = [parameter.numel() for _, parameter in named]
-        params = torch.cat([parameter.detach().flatten() for _, parameter in named])
-        for (_, parameter), view in zip(named, self._views(params).values(), strict=True):
-            parameter.requires_grad_(False).data = view
+        self.agents, self.dtype = agents, AUTOCAST[precision]
+        self.flat = Flat(network.module)
+        params = self.flat.params
+        self.device = params.device
 
         def number(value: float, dtype: torch.dtype) -> torch.Tensor:
             return torch.tensor(value, dtype=dtype, device=params.device)
@@ -36,8 +52,6 @@ class DQN:
             {
                 "params": params,
                 "target": params.clone(),
-                "exp_avg": torch.zeros_like(params),
-                "exp_avg_sq": torch.zeros_like(params),
                 "updates": number(0, torch.int64),
                 "env_steps": number(0, torch.int64),
                 "target_updates": number(0, torch.int64),
@@ -45,89 +59,153 @@ class DQN:
                 "learning_rate": number(options.learning_rate, torch.float32),
                 "sampling_key": number(randomness.key(seed, SAMPLING), torch.int64),
                 "exploring_key": number(randomness.key(seed, EXPLORING), torch.int64),
+                **optimizer.state_of(params, scaled=precision == "fp16"),
             }
         )
+        self.normalizer = {}
+        for name, buffer in self.flat.module.named_buffers():
+            key = f"observation_{name.rpartition('.')[2]}"
+            self.normalizer[name], self.state[key] = key, buffer
+        if self.normalizer:
+            self.state["observations"] = number(0, torch.float32)
+
+    def watch(self, name: str, example: TensorDict) -> None:
+        """Keeps the first "rows" given to observe(), or the first "batch" given to update(), with
+        a number that is not finite; they are like `example`."""
+        self.state[f"faulty_{name}"] = faults.place(example)
 
     def act(self, state: TensorDict, observation: torch.Tensor) -> torch.Tensor:
-        """Epsilon-greedy actions, one for each env. Counts them as env steps, and moves epsilon and
-        the learning rate on along their schedules."""
-        values = self._values(state["params"], observation)  # [N, actions]
-        count, actions = values.shape
-        draws = randomness.bits(state["exploring_key"], state["env_steps"], 2 * count)
-        explore = randomness.unit(draws[:count]) < state["epsilon"]
-        chosen = torch.where(
-            explore, randomness.integers(draws[count:], actions), values.argmax(-1)
-        )
-        now, options, epsilon = state["env_steps"] + count, self.options, self.options.epsilon
-        rate, rate_end = options.learning_rate, options.learning_rate_end
-        state["epsilon"].copy_(_linear(now, epsilon.steps, epsilon.start, epsilon.end))
-        state["learning_rate"].copy_(_linear(now, self.total_steps, rate, rate_end))
+        """Epsilon-greedy actions, one for each lane. Reads POLICY and "env_steps" alone."""
+        values = self._values(state, state["params"], observation)  # [lanes, actions]
+        lanes, actions = values.shape
+        draws = randomness.bits(state["exploring_key"], state["env_steps"], 2 * lanes)
+        epsilon = epsilons(state["epsilon"], self.options.epsilon, lanes)
+        explore = randomness.unit(draws[:lanes]) < epsilon
+        random = randomness.integers(draws[lanes:], actions)
+        return torch.where(explore, random, values.argmax(-1))
+
+    def advance(self, state: TensorDict, env_steps: int) -> None:
+        """Counts env steps, and moves epsilon on along its schedule."""
+        epsilon, now = self.options.epsilon, state["env_steps"] + env_steps
         state["env_steps"].copy_(now)
-        return chosen
+        state["epsilon"].copy_(scheduled("linear", now, epsilon.steps, epsilon.start, epsilon.end))
+
+    def observe(self, state: TensorDict, rows: TensorDict) -> TensorDict:
+        """What to remember of `rows` [steps, lanes] of transitions, which it counts."""
+        steps, lanes = rows.batch_size
+        options = self.options
+        if "faulty_rows" in state.keys():  # noqa: SIM118
+            parts = [rows[name] for name in ("observation", "next_observation", "reward")]
+            faults.keep(state["faulty_rows"], rows, faults.any_not_finite(*parts), state)
+        self.advance(state, steps * (lanes // self.agents))
+        if self.normalizer:
+            self._normalize(state, rows["observation"].flatten(0, 1))
+        kind, rate, rate_end = (
+            options.learning_rate_schedule,
+            options.learning_rate,
+            options.learning_rate_end,
+        )
+        if kind != "constant":
+            now = scheduled(kind, state["env_steps"], self.total_steps, rate, rate_end)
+            state["learning_rate"].copy_(now)
+        reward = rows["reward"] * options.reward_scale
+        if options.reward_clip is not None:
+            reward = reward.clamp(-options.reward_clip, options.reward_clip)
+        return TensorDict({**rows, "reward": reward}, rows.batch_size)
 
     def greedy(self, observation: torch.Tensor) -> torch.Tensor:
-        device = self.state["params"].device
-        return self.network.module(observation.to(device)).argmax(-1).cpu()
+        return self.network.module(observation.to(self.device)).argmax(-1).cpu()
 
     def update(self, state: TensorDict, batch: TensorDict) -> TensorDict:
-        """One step of Adam on a batch of transitions, and of the target where one is due."""
+        """One step of the optimizer on a batch of transitions, and of the target where it is due.
+
+        "reward" is an n-step return, and "discount" what the value after it is worth."""
         options = self.options
-        target = self._target(state, batch)
-        action = batch["action"].unsqueeze(-1)
-
-        def loss_of(params: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            value = self._values(params, batch["observation"]).gather(-1, action).squeeze(-1)
-            if options.loss == "huber":
-                return functional.smooth_l1_loss(value, target), value
-            return functional.mse_loss(value, target), value
-
-        gradient, (loss, value) = torch.func.grad_and_value(loss_of, has_aux=True)(state["params"])
+        gradient, loss, value = self._gradient(state, batch)
         norm = gradient.norm()
         if options.max_grad_norm is not None:
             gradient = gradient * (options.max_grad_norm / (norm + 1e-6)).clamp(max=1)
-        params = self._adam(state, gradient)
+        if "faulty_batch" in state.keys():  # noqa: SIM118
+            faults.keep(state["faulty_batch"], batch, ~loss.isfinite(), state)
+        params = optimizer.step(
+            state, gradient, decay=options.weight_decay, decoupled=options.optimizer == "adamw"
+        )
         self._follow(state, params)
         state["params"].copy_(params)
-        return TensorDict({"loss": loss, "action_value": value.mean(), "gradient_norm": norm})
+        state["updates"].copy_(state["updates"] + 1)
+        return TensorDict({"loss": loss, "action_value": value, "gradient_norm": norm})
 
-    def _target(self, state: TensorDict, batch: TensorDict) -> torch.Tensor:
+    def _gradient(
+        self, state: TensorDict, batch: TensorDict
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Of the loss over the batch, taken `accumulate` parts one after the other; with the loss
+        and the mean value of the actions taken."""
+        scale = state["loss_scale"] if "loss_scale" in state.keys() else None  # noqa: SIM118
+        loss_of = functional.smooth_l1_loss if self.options.loss == "huber" else functional.mse_loss
+        parts = self.options.accumulate
+        sums: tuple[torch.Tensor, ...] = ()
+        size = batch.batch_size[0] // parts
+        for index in range(parts):
+            rows = {name: x[index * size : (index + 1) * size] for name, x in batch.items()}
+            target = self._target(state, rows)
+
+            def scaled_loss(
+                params: torch.Tensor, rows: Rows = rows, target: torch.Tensor = target
+            ) -> tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
+                values = self._values(state, params, rows["observation"])
+                value = values.gather(-1, rows["action"].unsqueeze(-1)).squeeze(-1)
+                loss = loss_of(value, target)
+                return loss if scale is None else loss * scale, (loss, value.mean())
+
+            gradient, (loss, value) = torch.func.grad(scaled_loss, has_aux=True)(state["params"])
+            terms = (gradient if scale is None else gradient / scale, loss, value)
+            sums = tuple(map(torch.add, sums, terms)) if sums else terms
+        gradient, loss, value = (total / parts for total in sums)
+        return gradient, loss, value
+
+    def _target(self, state: TensorDict, rows: Rows) -> torch.Tensor:
         """What the chosen actions' values should have been: [B]."""
-        following = batch["next_observation"]
-        values = self._values(state["target"], following)
-        judge = self._values(state["params"], following) if self.options.double else values
+        following = rows["next_observation"]
+        values = self._values(state, state["target"], following)
+        judge = self._values(state, state["params"], following) if self.options.double else values
         best = values.gather(-1, judge.argmax(-1, keepdim=True)).squeeze(-1)
         # A truncated episode would have gone on: only a terminated one is worth nothing more.
-        return batch["reward"] + self.options.discount * best * ~batch["terminated"]
-
-    def _adam(self, state: TensorDict, gradient: torch.Tensor) -> torch.Tensor:
-        """The new parameters."""
-        step = state["updates"] + 1
-        mean = state["exp_avg"].lerp(gradient, 1 - BETAS[0])
-        square = state["exp_avg_sq"].lerp(gradient.square(), 1 - BETAS[1])
-        # 1 - beta^step, without the digits that it would lose at the first steps.
-        mean_scale, square_scale = (-torch.expm1(step * math.log(beta)) for beta in BETAS)
-        change = (mean / mean_scale) / ((square / square_scale).sqrt() + EPS)
-        state["updates"].copy_(step)
-        state["exp_avg"].copy_(mean)
-        state["exp_avg_sq"].copy_(square)
-        return state["params"] - state["learning_rate"] * change
+        return rows["reward"] + rows["discount"] * best * ~rows["terminated"]
 
     def _follow(self, state: TensorDict, params: torch.Tensor) -> None:
-        """Moves the target network once in every `target_every` env steps."""
-        now = state["env_steps"] // self.options.target_every
-        due = now > state["target_updates"]
+        """Moves the target network once in every `target_every` env steps, or at each update."""
+        every = self.options.target_every
         moved = state["target"].lerp(params, self.options.tau)
-        state["target"].copy_(torch.where(due, moved, state["target"]))
-        state["target_updates"].copy_(now)
+        if every:
+            now = state["env_steps"] // every
+            moved = torch.where(now > state["target_updates"], moved, state["target"])
+            state["target_updates"].copy_(now)
+        state["target"].copy_(moved)
 
-    def _values(self, params: torch.Tensor, observation: torch.Tensor) -> torch.Tensor:
-        network = self.network.module
-        return torch.func.functional_call(network, self._views(params), (observation,))
+    def _normalize(self, state: TensorDict, observation: torch.Tensor) -> None:
+        """Takes more observations into the mean and variance of all (Chan's formula)."""
+        seen = observation.to(torch.float32)
+        variance, mean = torch.var_mean(seen, 0, correction=0)
+        count = len(seen)
+        share = count / (state["observations"] + count)
+        off = mean - state["observation_mean"]
+        before = state["observation_variance"]
+        state["observation_variance"].copy_(
+            before + share * (variance - before) + share * (1 - share) * off.square()
+        )
+        state["observation_mean"].add_(share * off)
+        state["observations"].add_(count)
 
-    def _views(self, params: torch.Tensor) -> dict[str, torch.Tensor]:
-        parts = zip(self.names, params.split(self.sizes), self.shapes, strict=True)
-        return {name.removeprefix("module."): part.view(shape) for name, part, shape in parts}
+    def _values(
+        self, state: TensorDict, params: torch.Tensor, observation: torch.Tensor
+    ) -> torch.Tensor:
+        tensors = self.flat.views(params)
+        tensors |= {name: state[key] for name, key in self.normalizer.items()}
+        with self._precision():
+            values = torch.func.functional_call(self.network.module, tensors, (observation,))
+        return values.to(torch.float32)
 
-
-def _linear(now: torch.Tensor, steps: int, start: float, end: float) -> torch.Tensor:
-    return start + (now / steps).clamp(max=1) * (end - start)
+    def _precision(self) -> contextlib.AbstractContextManager:
+        if self.dtype is None:
+            return contextlib.nullcontext()
+        return torch.autocast(self.device.type, self.dtype)

@@ -1,67 +1,14 @@
-"""Updates, judged by TorchRL's DQNLoss with torch.optim.Adam and by what each option promises."""
+"""Updates, judged by TorchRL's DQNLoss with torch's optimizers and by what each option promises."""
 
 import copy
-import dataclasses
 import itertools
 
 import pytest
 import torch
+from dqn_cases import learner, transitions
 from tensordict import TensorDict
 
-from leanfast.config import Algo, Epsilon
-from leanfast.learners.dqn import DQN
-from leanfast.networks import action_values
-
-OPTIONS = Algo(
-    name="dqn",
-    batch_size=32,
-    accumulate=1,
-    optimizer="adam",
-    weight_decay=0.0,
-    learning_rate_schedule="linear",
-    n_step=1,
-    dueling=False,
-    reward_scale=1.0,
-    reward_clip=None,
-    normalize_observations=False,
-    learning_rate=1e-2,
-    learning_rate_end=1e-2,
-    discount=0.9,
-    double=False,
-    loss="mse",
-    max_grad_norm=None,
-    buffer_size=1000,
-    learning_starts=0,
-    updates_per_step=1.0,
-    target_every=100,
-    tau=1.0,
-    epsilon=Epsilon(start=1.0, end=0.1, steps=1000, ladder=None),
-)
-
-
-def learner(seed=1, actions=3, **options):
-    network = action_values((4,), [16, 8], actions, seed)
-    made = DQN(network, dataclasses.replace(OPTIONS, **options), 1000, seed)
-    made.state["target"].add_(torch.randn(len(made.state["target"]), generator=of(seed)) / 10)
-    return made
-
-
-def of(seed):
-    return torch.Generator().manual_seed(seed)
-
-
-def transitions(seed, count=32, actions=3):
-    source = of(seed)
-    return TensorDict(
-        {
-            "observation": torch.randn(count, 4, generator=source),
-            "action": torch.randint(actions, (count,), generator=source),
-            "next_observation": torch.randn(count, 4, generator=source),
-            "reward": torch.randn(count, generator=source),
-            "terminated": torch.rand(count, generator=source) < 0.3,
-        },
-        [count],
-    )
+from leanfast.config import Network
 
 
 def torchrl_updates(ours, batches):
@@ -70,7 +17,7 @@ def torchrl_updates(ours, batches):
     from torchrl.objectives import DQNLoss
 
     options = ours.options
-    network = copy.deepcopy(ours.network.module).requires_grad_(True)
+    network = copy.deepcopy(ours.network.module).to(ours.state["params"].dtype).requires_grad_(True)
     actor = QValueActor(network, in_keys=["observation"], action_space="categorical")
     loss = DQNLoss(
         actor,
@@ -80,11 +27,13 @@ def torchrl_updates(ours, batches):
         double_dqn=options.double,
     )
     loss.make_value_estimator(gamma=options.discount)
-    target = ours._views(ours.state["target"])
     theirs = loss.target_value_network_params["module", "0", "module"]
-    for name, tensor in target.items():
+    for name, tensor in ours.flat.views(ours.state["target"]).items():
         theirs[tuple(name.split("."))].data.copy_(tensor)
-    optimizer = torch.optim.Adam(loss.parameters(), options.learning_rate)
+    optimizers = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+    optimizer = optimizers[options.optimizer](
+        loss.parameters(), options.learning_rate, weight_decay=options.weight_decay
+    )
     for batch in batches:
         terminated = batch["terminated"].unsqueeze(-1)
         following = {
@@ -93,10 +42,12 @@ def torchrl_updates(ours, batches):
             "done": terminated,
             "terminated": terminated,
         }
+        steps = (batch["discount"].log() / torch.tensor(options.discount).log()).round()
         data = TensorDict(
             {
                 "observation": batch["observation"],
                 "action": batch["action"],
+                "steps_to_next_obs": steps.unsqueeze(-1),
                 "next": TensorDict(following, batch.batch_size),
             },
             batch.batch_size,
@@ -111,12 +62,12 @@ def torchrl_updates(ours, batches):
 
 @pytest.mark.filterwarnings("ignore:No target network updater")
 @pytest.mark.parametrize(
-    ("double", "loss", "norm"),
-    list(itertools.product([False, True], ["mse", "huber"], [None, 0.1])),
+    ("double", "dueling", "n_step", "loss"),
+    list(itertools.product([False, True], [False, True], [1, 3], ["mse", "huber"])),
 )
-def test_updates_equal_torchrls_loss_with_torchs_adam(double, loss, norm):
-    ours = learner(double=double, loss=loss, max_grad_norm=norm)
-    batches = [transitions(seed) for seed in range(5)]
+def test_updates_equal_torchrls_loss_with_torchs_adam(double, dueling, n_step, loss):
+    ours = learner(double=double, dueling=dueling, n_step=n_step, loss=loss)
+    batches = [transitions(seed, n_step=n_step) for seed in range(5)]
     expected = torchrl_updates(ours, batches)
     before = ours.state["params"].clone()
     for batch in batches:
@@ -125,13 +76,71 @@ def test_updates_equal_torchrls_loss_with_torchs_adam(double, loss, norm):
     assert (ours.state["params"] - before).abs().max() > 1e-2
 
 
+@pytest.mark.filterwarnings("ignore:No target network updater")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_grad_norm": 0.1},
+        {"optimizer": "adamw", "weight_decay": 0.1},
+        {"optimizer": "adam", "weight_decay": 0.1},
+        {"accumulate": 4},
+    ],
+    ids=str,
+)
+def test_updates_equal_torchs_with_each_option_of_the_optimizer(options):
+    ours = learner(**options)
+    batches = [transitions(seed) for seed in range(5)]
+    expected = torchrl_updates(ours, batches)
+    plain = learner()
+    for batch in batches:
+        ours.update(ours.state, batch)
+        plain.update(plain.state, batch)
+    torch.testing.assert_close(ours.state["params"], expected, atol=1e-5, rtol=0)
+    if "accumulate" not in options:
+        assert (ours.state["params"] - plain.state["params"]).abs().max() > 1e-4
+
+
+@pytest.mark.parametrize(
+    ("double", "dueling", "n_step"), list(itertools.product([False, True], [False, True], [1, 3]))
+)
+def test_one_update_equals_a_reference_in_float64(double, dueling, n_step):
+    ours = learner(double=double, dueling=dueling, n_step=n_step)
+    batch = transitions(1, n_step=n_step)
+    expected = reference_update(ours, batch)
+    ours.update(ours.state, batch)
+    torch.testing.assert_close(ours.state["params"].double(), expected, atol=1e-5, rtol=0)
+
+
+def reference_update(ours, batch):
+    """One step written out with autograd, and the first step of Adam in closed form."""
+    module = copy.deepcopy(ours.network.module).double()
+
+    def values(params, observation):
+        weights = ours.flat.views(params)
+        return torch.func.functional_call(module, weights, (observation.double(),))
+
+    params = ours.state["params"].double().requires_grad_(True)
+    target_params = ours.state["target"].double()
+    following, rows = batch["next_observation"], torch.arange(len(batch["action"]))
+    with torch.no_grad():
+        worth = values(target_params, following)
+        judge = values(params, following) if ours.options.double else worth
+        best = worth[rows, judge.argmax(-1)]
+        best[batch["terminated"]] = 0
+        target = batch["reward"].double() + batch["discount"].double() * best
+    taken = values(params, batch["observation"])[rows, batch["action"]]
+    (gradient,) = torch.autograd.grad(((taken - target) ** 2).mean(), params)
+    return (params - ours.options.learning_rate * gradient / (gradient.abs() + 1e-8)).detach()
+
+
 def test_a_terminated_transition_is_worth_its_reward_alone():
     ours, batch = learner(), transitions(1)
     batch["terminated"].fill_(True)
     assert torch.equal(ours._target(ours.state, batch), batch["reward"])
     batch["terminated"].fill_(False)
-    following = ours._values(ours.state["target"], batch["next_observation"]).amax(-1)
-    torch.testing.assert_close(ours._target(ours.state, batch), batch["reward"] + 0.9 * following)
+    following = ours._values(ours.state, ours.state["target"], batch["next_observation"]).amax(-1)
+    expected = batch["reward"] + batch["discount"] * following
+    torch.testing.assert_close(ours._target(ours.state, batch), expected)
 
 
 @pytest.mark.parametrize("tau", [1.0, 0.25])
@@ -147,6 +156,15 @@ def test_the_target_moves_by_tau_once_in_every_target_every_env_steps(tau):
             expected = before + tau * (ours.state["params"] - before)
             torch.testing.assert_close(ours.state["target"], expected)
     assert moved == [100, 350, 400]
+
+
+def test_the_target_follows_softly_at_each_update_where_target_every_is_0():
+    ours = learner(target_every=0, tau=0.1)
+    for seed in range(3):
+        before = ours.state["target"].clone()
+        ours.update(ours.state, transitions(seed))
+        expected = before + 0.1 * (ours.state["params"] - before)
+        torch.testing.assert_close(ours.state["target"], expected)
 
 
 def test_the_learning_rate_is_read_from_the_state():
@@ -166,58 +184,28 @@ def test_metrics_are_tensors_without_dimensions():
     assert all(value.shape == () for value in metrics.values())
 
 
-def test_the_network_is_the_state_and_keeps_its_own_names():
-    ours = learner()
+@pytest.mark.parametrize("normalize", [False, True])
+def test_the_network_is_the_state_and_keeps_its_own_names(normalize):
+    ours = learner(normalize_observations=normalize, network=Network("mlp", [16], True))
     batch = transitions(1)
     ours.update(ours.state, batch)
-    values = ours._values(ours.state["params"], batch["observation"])
+    if normalize:
+        ours.state["observation_mean"].fill_(0.5)
+    values = ours._values(ours.state, ours.state["params"], batch["observation"])
     assert torch.equal(ours.network(batch)["action_value"], values)
-    assert "module.0.weight" in ours.network.state_dict()
+    assert {"module.body.1.weight", "module.head.weight"} <= set(ours.network.state_dict())
 
 
 def test_the_state_stays_at_its_addresses():
-    ours = learner()
+    ours = learner(normalize_observations=True, dueling=True)
     before = {name: tensor.data_ptr() for name, tensor in ours.state.items()}
     ours.act(ours.state, torch.zeros(8, 4))
     ours.update(ours.state, transitions(1))
     assert {name: tensor.data_ptr() for name, tensor in ours.state.items()} == before
 
 
-def test_epsilon_follows_its_schedule_by_env_steps_to_its_end():
-    ours = learner(epsilon=Epsilon(start=1.0, end=0.1, steps=100, ladder=None))
-    seen = []
-    for _ in range(5):
-        ours.act(ours.state, torch.zeros(30, 4))
-        seen.append(float(ours.state["epsilon"]))
-    assert seen == pytest.approx([0.73, 0.46, 0.19, 0.1, 0.1])
-
-
-def test_the_learning_rate_falls_to_its_end_at_the_last_env_step():
-    ours = learner(learning_rate=0.1, learning_rate_end=0.02)
-    seen = []
-    for _ in range(5):
-        ours.act(ours.state, torch.zeros(250, 4))
-        seen.append(float(ours.state["learning_rate"]))
-    assert seen == pytest.approx([0.08, 0.06, 0.04, 0.02, 0.02])
-
-
-def test_a_share_of_epsilon_of_the_actions_is_random_and_the_others_are_greedy():
+def test_acting_writes_nothing():
     ours = learner()
-    observation = torch.randn(1, 4, generator=of(1)).expand(20_000, 4)
-    best = int(ours.greedy(observation[:1]))
-    ours.state["epsilon"].fill_(0.6)
-    shares = torch.bincount(ours.act(ours.state, observation), minlength=3) / 20_000
-    expected = torch.full((3,), 0.2)
-    expected[best] = 0.6
-    torch.testing.assert_close(shares, expected, atol=0.015, rtol=0)
-
-
-def test_two_calls_explore_differently_and_another_seed_differently_again():
-    def actions(seed):
-        ours = learner(seed)
-        return [ours.act(ours.state, torch.zeros(64, 4)) for _ in range(2)]
-
-    first, second = actions(1)
-    assert not torch.equal(first, second)
-    assert not torch.equal(first, actions(2)[0])
-    assert torch.equal(first, actions(1)[0])
+    before = ours.state.clone()
+    ours.act(ours.state, torch.zeros(8, 4))
+    assert (before == ours.state).all()

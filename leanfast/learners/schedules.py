@@ -1,0 +1,28 @@
+"""Numbers that change while a run goes on, as functions of a step counter on the device."""
+
+import math
+
+import torch
+
+from leanfast.config import Epsilon
+
+
+def scheduled(
+    kind: str, now: torch.Tensor, steps: int, start: float, end: float
+) -> torch.Tensor | float:
+    """From `start` to `end` in `steps` steps; a "constant" one stays where it starts."""
+    if kind == "constant":
+        return start
+    part = (now / steps).clamp(max=1)
+    if kind == "cosine":
+        part = (1 - torch.cos(math.pi * part)) / 2
+    return start + part * (end - start)
+
+
+def epsilons(epsilon: torch.Tensor, options: Epsilon, lanes: int) -> torch.Tensor:
+    """Of each lane. On a ladder lane i of n explores with epsilon^(1 + ladder * i / (n - 1)), as
+    Ape-X's actors do: the first as much as all would without one, the last the least."""
+    if options.ladder is None:
+        return epsilon.expand(lanes)
+    rungs = torch.arange(lanes, device=epsilon.device) / max(1, lanes - 1)
+    return epsilon ** (1 + options.ladder * rungs)
