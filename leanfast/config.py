@@ -16,7 +16,7 @@ SCHEDULES = ("constant", "linear", "cosine")
 NETWORKS = ("auto", "mlp", "cnn")
 PRECISIONS = ("fp32", "bf16", "fp16")
 PIPELINES = ("auto", "vectorized")
-MODES = ("auto", "eager", "compile")
+MODES = ("auto", "eager", "compile", "cudagraph", "combined")
 GRAPH_MODES = ("cudagraph", "combined")
 
 
@@ -186,7 +186,8 @@ def _choices(config: Config) -> Iterator[str]:
     ):
         if value not in valid:
             yield f"{name} is {value!r}; it must be {' or '.join(valid)}"
-    if problem := execution_problem(config.execution.mode):
+    execution = config.execution
+    if problem := execution_problem(execution.mode, execution.fallback, config.device):
         yield problem
     if config.precision == "fp16" and config.device == "cpu":
         yield "precision is 'fp16', which needs a CUDA device; on the CPU it can be fp32 or bf16"
@@ -194,15 +195,17 @@ def _choices(config: Config) -> Iterator[str]:
         yield f"device is 'cuda', but {problem}; device=cpu runs everywhere"
 
 
-def execution_problem(mode: str) -> str | None:
-    """Why execution.mode cannot be `mode`, if it cannot."""
-    if mode in MODES:
+def execution_problem(mode: str, fallback: bool = False, device: str = "auto") -> str | None:
+    """Why execution.mode cannot be `mode` here, if it cannot."""
+    if mode not in MODES:
+        return f"execution.mode is {mode!r}; it must be {', '.join(MODES)}"
+    if mode not in GRAPH_MODES or fallback:
         return None
-    if mode in GRAPH_MODES:
-        why = _no_cuda()
-        why = f"needs a CUDA device, and {why}" if why else "is not in this version"
-        return f"execution.mode {mode!r} {why}; it can be {', '.join(MODES)}"
-    return f"execution.mode is {mode!r}; it must be {', '.join(MODES)}"
+    why = "device is cpu" if device == "cpu" else _no_cuda()
+    return why and (
+        f"execution.mode is {mode!r}, which needs a CUDA device, and {why}; execution=auto takes "
+        "the fastest that runs here, execution.fallback=true falls back to it"
+    )
 
 
 def _ranges(config: Config) -> Iterator[str]:

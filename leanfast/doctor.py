@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from leanfast import probes
-from leanfast.config import MODES, PIPELINES
+from leanfast.config import PIPELINES
 from leanfast.cores import usable_cores
 
 PACKAGES = ("torch", "tensordict", "torchrl", "gymnasium", "numpy", "hydra-core", "wandb")
@@ -102,10 +102,8 @@ def describe(found: Mapping[str, Any]) -> str:
     table = [_line(name, text) for name, text in lines]
     for title in ("execution", "pipelines"):
         table += ["", title, *(_line(f"  {name}", _say(v)) for name, v in found[title].items())]
-    pipelines, modes = (
-        " or ".join(n for n in names if n != "auto") for names in (PIPELINES, MODES)
-    )
-    table += ["", f"That is the machine; this version trains with {pipelines} in {modes} mode."]
+    built = " or ".join(name for name in PIPELINES if name != "auto")
+    table += ["", f"That is the machine; this version trains with {built}, in any of these modes."]
     return "\n".join(table)
 
 

@@ -93,12 +93,12 @@ def choose(mode: str, device: str, fallback: bool = False) -> tuple[str, str]:
     why = verdicts[mode]["why_not"][device]
     if not fallback:
         raise UsageError(
-            f"execution.mode is {mode!r}, but {why}; execution=auto takes what runs here, and "
-            "execution.fallback=true lets a run fall back to it"
+            f"execution.mode is {mode!r}, but {why}; execution=auto takes the fastest that runs "
+            "here, execution.fallback=true falls back to it"
         )
     # What computes the same: a captured function's arithmetic is eager's.
     instead = "eager" if mode == "cudagraph" else fastest("compile")
-    return instead, f"instead of {mode}, as execution.fallback=true allows: {why}"
+    return instead, f"in place of {mode}, as execution.fallback=true allows: {why}"
 
 
 def cuda_graph(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -17,7 +17,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from leanfast.config import GRAPH_MODES, Config, execution_problem, load
+from leanfast.config import Config, load
 from leanfast.errors import UsageError
 from leanfast.paths import conf_dir
 
@@ -81,8 +81,6 @@ def _in_one_sentence(error: Exception) -> str:
     text = str(error)
     if choice := re.search(r"Could not find '([\w/]+)/([^']*)'", text):
         group, name = choice.groups()
-        if group == "execution" and name in GRAPH_MODES:
-            return str(execution_problem(name))
         known = re.findall(r"^\t([\w/-]+)$", text, re.MULTILINE)
         return f"there is no {group}={name}; there are {', '.join(known)}"
     if key := re.search(r"Could not override '([^']*)'", text):

@@ -3,7 +3,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from leanfast import probes
-from leanfast.config import load
+from leanfast.config import GRAPH_MODES, load
 from leanfast.envs.registry import find
 from leanfast.errors import UsageError
 from leanfast.paths import conf_dir
@@ -33,7 +33,8 @@ def test_every_environments_file_names_one_that_can_be_trained(env):
 @pytest.mark.parametrize("group", ["pipeline", "execution", "experiment"])
 def test_every_choice_of_a_group_loads(group):
     for choice in choices(group):
-        assert load(composed(f"{group}={choice}")).total_steps > 0
+        # cudagraph and combined load on a machine without CUDA only with something to fall back to.
+        assert load(composed(f"{group}={choice}", "execution.fallback=true")).total_steps > 0
 
 
 def test_equal_work_is_cleanrls_dqn():
@@ -77,7 +78,10 @@ def test_numbers_take_the_type_that_their_field_has():
         ("env.name=tag", "tag has 4 agents; this version trains one"),
         ("env.name=pendulum", "pendulum has continuous actions; dqn needs a few to choose from"),
         ("+env.params.gravity=down", "cartpole's parameter gravity must be a number"),
-        ("execution.mode=fast", "execution.mode is 'fast'; it must be auto, eager, compile"),
+        (
+            "execution.mode=fast",
+            "execution.mode is 'fast'; it must be auto, eager, compile, cudagraph",
+        ),
     ],
 )
 def test_a_bad_value_is_refused_in_one_line(override, complaint):
@@ -95,12 +99,29 @@ def test_everything_that_is_wrong_is_said_at_once():
     ]
 
 
-@pytest.mark.parametrize("mode", ["cudagraph", "combined"])
-def test_graph_modes_are_refused_for_want_of_a_device_or_else_of_this_version(mode, monkeypatch):
-    monkeypatch.setattr(probes, "cuda_driver", lambda: {"problem": "no NVIDIA driver was found"})
-    (line,) = complaints(f"execution.mode={mode}")
-    assert "needs a CUDA device, and no NVIDIA driver was found" in line
+NO_DRIVER = {"problem": "no NVIDIA driver was found"}
+
+
+@pytest.mark.parametrize("mode", GRAPH_MODES)
+def test_graph_modes_are_refused_without_a_cuda_device_with_what_to_do(mode, monkeypatch):
+    monkeypatch.setattr(probes, "cuda_driver", lambda: NO_DRIVER)
+    (line,) = complaints(f"execution={mode}")
+    assert f"{mode!r}, which needs a CUDA device, and no NVIDIA driver was found" in line
+    assert "execution=auto" in line
+    assert "execution.fallback=true" in line
+
+
+@pytest.mark.parametrize("mode", GRAPH_MODES)
+def test_graph_modes_load_with_a_fallback_or_a_cuda_device(mode, monkeypatch):
+    monkeypatch.setattr(probes, "cuda_driver", lambda: NO_DRIVER)
+    assert load(composed(f"execution={mode}", "execution.fallback=true")).execution.mode == mode
     monkeypatch.setattr(probes, "cuda_driver", lambda: {"problem": None})
     monkeypatch.setattr(probes, "torch_cuda", lambda: "13.0")
-    (line,) = complaints(f"execution.mode={mode}")
-    assert "is not in this version" in line
+    assert load(composed(f"execution={mode}")).execution.mode == mode
+
+
+def test_graph_modes_are_refused_on_the_cpu_of_a_machine_with_a_cuda_device(monkeypatch):
+    monkeypatch.setattr(probes, "cuda_driver", lambda: {"problem": None})
+    monkeypatch.setattr(probes, "torch_cuda", lambda: "13.0")
+    (line,) = complaints("execution=combined", "device=cpu")
+    assert "needs a CUDA device, and device is cpu" in line

@@ -76,7 +76,7 @@ def test_a_header_of_ones_own_trains_with_its_parameters(tmp_path):
         (["pipeline=serial"], "there is no pipeline=serial; there are auto, vectorized"),
         (["algo.batchsize=1"], "there is no algo.batchsize; "),
         (["env.params.gravty=1"], "cartpole has no parameter 'gravty' (did you mean gravity?)"),
-        (["execution=cudagraph"], "execution.mode 'cudagraph' "),
+        (["execution=fast"], "there is no execution=fast; there are auto, combined, compile, "),
         (["env=custom", "env.source=no.hpp"], "the header no.hpp cannot be read"),
         (["seed"], "Error parsing override 'seed' "),
     ],
