@@ -85,7 +85,7 @@ class Network:
 @dataclass(frozen=True)
 class Pipeline:
     name: str
-    chunk: int = 64
+    chunk: int = 1
 
 
 @dataclass(frozen=True)
@@ -256,22 +256,9 @@ def _ranges(config: Config) -> Iterator[str]:
 
 
 def _environment(env: Env) -> Iterator[str]:
-    if (env.name is None) == (env.source is None):
-        yield "env must have either a name or, as env=custom has, a source (env.source=my_env.hpp)"
-        return
-    from leanfast.envs.registry import find
+    from leanfast.envs.checks import problems
 
-    try:
-        spec = find(env.label).spec(env.params)
-    except UsageError:
-        raise
-    except (ValueError, TypeError) as error:
-        yield str(error)
-        return
-    if not isinstance(spec["action"], int):
-        yield f"{env.label} has continuous actions; dqn needs a few to choose from"
-    if spec["agents"] > 1:
-        yield f"{env.label} has {spec['agents']} agents; this version trains one"
+    yield from problems(env)
 
 
 def _no_cuda() -> str | None:

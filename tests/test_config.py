@@ -24,7 +24,10 @@ def choices(group):
     return sorted(path.stem for path in (conf_dir() / group).glob("*.yaml"))
 
 
-@pytest.mark.parametrize("env", [name for name in choices("env") if name != "custom"])
+OTHERS = ("custom", "gymnasium")  # these name none until a source or an id is given
+
+
+@pytest.mark.parametrize("env", [name for name in choices("env") if name not in OTHERS])
 def test_every_environments_file_names_one_that_can_be_trained(env):
     config = load(composed(f"env={env}"))
     assert find(config.env.label).key == env
@@ -75,8 +78,13 @@ def test_numbers_take_the_type_that_their_field_has():
         ("~algo.tau", "algo.tau is missing"),
         ("eval=3", "eval is 3; it must have values of its own"),
         ("env=custom", "env.source must be given: env.source=VALUE"),
-        ("env.name=tag", "tag has 4 agents; this version trains one"),
-        ("env.name=pendulum", "pendulum has continuous actions; dqn needs a few to choose from"),
+        ("env=gymnasium", "env.id must be given: env.id=VALUE"),
+        ("env.name=null", "env must have either a name, or a source"),
+        ("+env.id=CartPole-v1", "env must have either a name, or a source"),
+        ("env.name=pendulum", "pendulum has continuous actions of 1 dimension, and a few to"),
+        ("env.action_bins=5", "env.action_bins is 5, but cartpole has 2 actions as it is"),
+        ("env.action_bins=some", "env.action_bins is 'some'; it must be a whole number or null"),
+        ("+env.vectorization=sync", "env.vectorization is 'sync', but cartpole is stepped by"),
         ("+env.params.gravity=down", "cartpole's parameter gravity must be a number"),
         (
             "execution.mode=fast",
