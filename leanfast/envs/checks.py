@@ -2,6 +2,7 @@
 its spec, a Gymnasium one by making it once."""
 
 import dataclasses
+import difflib
 import logging
 import re
 import warnings
@@ -14,7 +15,7 @@ from gymnasium.vector import VectorEnv
 from leanfast.config import Env
 from leanfast.envs import choices
 from leanfast.envs.foreign import autoreset_mode, describe, vector_env
-from leanfast.envs.registry import _nearest, find
+from leanfast.envs.registry import find
 from leanfast.errors import UsageError
 
 VECTORIZATIONS = ("sync", "async", "vector_entry_point")
@@ -94,16 +95,15 @@ def cannot_be_made(env: Env, error: Exception) -> str:
         mend = f'pip install "{extra[0]}"' if extra else text
         return f"{env.id} needs a package that is not installed: {mend}"
     if isinstance(error, errors.UnregisteredEnv | errors.DeprecatedEnv):
+        near = difflib.get_close_matches(str(env.id), gymnasium.registry, n=2)
+        hint = f" (did you mean {' or '.join(near)}?)" if near else ""
         return (
-            f"Gymnasium has no environment {env.id!r}{_nearest(str(env.id), gymnasium.registry)}; "
-            "one that another package brings needs that package's name before it "
-            "(env.id=my_package:MyEnv-v0)"
+            f"Gymnasium has no environment {env.id!r}{hint}; one that another package brings needs "
+            "that package's name before it (env.id=my_package:MyEnv-v0)"
         )
     if isinstance(error, ModuleNotFoundError):
-        return (
-            f"{env.id} needs the module {error.name}, which is not installed (one in this folder "
-            "is found with PYTHONPATH=. in the environment)"
-        )
+        found = " (one in this folder is found with PYTHONPATH=.)" if ":" in str(env.id) else ""
+        return f"{env.id} needs a module that is not installed{found}: {text}"
     given = f" with env.params={env.params}" if env.params else ""
     return f"{env.id} cannot be made{given}: {text}"
 
