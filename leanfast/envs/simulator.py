@@ -205,11 +205,12 @@ class GymnasiumSimulator(Lanes):
     episode_limit: int | None = None
 
     def __init__(self, env: config.Env, num_envs: int, seed: int):
-        self.batch = GymnasiumBatch(vectorized(env, num_envs), seed=_folded(seed, num_envs))
+        made = vectorized(env, num_envs)
         try:
+            self.batch = GymnasiumBatch(made, seed=_folded(seed, num_envs))
             super().__init__(env, num_envs, self.batch.spec)
         except Exception:
-            self.close()
+            made.close()
             raise
 
     def reset(self, seed: int) -> Step:
