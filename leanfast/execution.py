@@ -84,7 +84,7 @@ def choose(mode: str, device: str, fallback: bool = False) -> tuple[str, str]:
         return next((one for one in modes if device in verdicts[one]["devices"]), "eager")
 
     if mode == "auto":
-        best = fastest("combined", "compile")
+        best = fastest("combined", "cudagraph", "compile")
         if best == "eager":
             return best, verdicts["compile"]["why_not"][device]
         return best, "the fastest that this machine runs"
@@ -141,6 +141,10 @@ class _Compiled(Accelerated):
                 f"{self.name} cannot be compiled in one piece: {words}, "
                 f"at {_place(getattr(error, 'real_stack', None))}"
             ) from error
+        except exc.BackendCompilerFailed as error:
+            if isinstance(error.inner_exception, UsageError):
+                raise error.inner_exception from None
+            raise
         self.settled = self._compilations == before
         if not self.settled:
             self.compile_s += time.perf_counter() - began
@@ -226,7 +230,7 @@ def _take_apart(value: Any, tensors: list[torch.Tensor], name: str) -> Any:
     if type(value) is tuple:
         return [_take_apart(one, tensors, name) for one in value]
     raise TypeError(
-        f"{name} returned a {type(value).__name__}, which a captured graph would repeat for ever; "
+        f"{name} returned a Python {type(value).__name__}, which a graph would repeat for ever; "
         "it must return tensors, TensorDicts or None"
     )
 

@@ -25,10 +25,8 @@ class Inputs:
     def __init__(self, fn: Callable[..., Any], name: str, bound: int):
         self._name, self._bound = name, bound
         self._layout: tuple[Any, ...] | None = None
-        try:
-            self._names = list(inspect.signature(fn).parameters)[bound:]
-        except (TypeError, ValueError):
-            self._names = []
+        parameters = inspect.signature(fn).parameters.values()
+        self._names = [one.name for one in parameters if one.kind != one.VAR_POSITIONAL][bound:]
 
     def leaves(self, inputs: Sequence[Any]) -> list[torch.Tensor]:
         """Their tensors, always in the order of the first call."""
@@ -50,7 +48,7 @@ class Inputs:
     def _path(self, index: int) -> str:
         if index < len(self._names):
             return self._names[index]
-        return f"argument {self._bound + index + 1}"
+        return f"argument {self._bound + index + 1}"  # of *fields
 
     def _difference(self, inputs: Sequence[Any], layout: Sequence[Any]) -> str:
         if len(inputs) != len(layout):

@@ -1,0 +1,114 @@
+"""Every function that a pipeline captures, and the test that each must pass: to compute bit for bit
+what it does in eager mode. Add yours to FUNCTIONS."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from dqn_cases import learner, of, rows, transitions
+from tensordict import TensorDict, TensorDictBase
+
+from leanfast.execution import accelerate
+
+
+@dataclass(frozen=True)
+class Captured:
+    fn: Callable[..., Any]
+    static: tuple[TensorDict, ...]
+    inputs: Callable[[int], tuple[Any, ...]]  # of each call, by its number
+
+
+def _act(device: str) -> Captured:
+    ours = learner()
+
+    def inputs(step: int) -> tuple[Any, ...]:
+        ours.state["env_steps"].add_(64)
+        ours.state["epsilon"].mul_(0.99)
+        return (torch.randn(64, 4, generator=of(step)).to(device),)
+
+    return Captured(ours.act, (ours.state,), inputs)
+
+
+def _observe(device: str) -> Captured:
+    ours = learner(
+        learning_rate_end=1e-4,
+        learning_rate_schedule="cosine",
+        normalize_observations=True,
+        reward_scale=0.5,
+        reward_clip=0.7,
+    )
+    return Captured(ours.observe, (ours.state,), lambda step: (rows(step, steps=2).to(device),))
+
+
+def _update(device: str, **options: Any) -> Captured:
+    ours = learner(target_every=50, **options)
+
+    def inputs(step: int) -> tuple[Any, ...]:
+        ours.state["env_steps"].add_(10)  # so that the target moves at every fifth call
+        ours.state["learning_rate"].mul_(0.99)
+        return (transitions(step, n_step=ours.options.n_step).to(device),)
+
+    return Captured(ours.update, (ours.state,), inputs)
+
+
+def _update_with_everything(device: str) -> Captured:
+    return _update(
+        device,
+        accumulate=2,
+        optimizer="adamw",
+        weight_decay=0.01,
+        n_step=3,
+        double=True,
+        dueling=True,
+        loss="huber",
+        max_grad_norm=0.1,
+        normalize_observations=True,
+        tau=0.5,
+    )
+
+
+FUNCTIONS: dict[str, Callable[[str], Captured]] = {
+    "act": _act,
+    "observe": _observe,
+    "update": _update,
+    "update_with_everything": _update_with_everything,
+}
+
+
+def first_difference(
+    make: Callable[[], Captured],
+    mode: str,
+    calls: int = 200,
+    same: Callable[[torch.Tensor, torch.Tensor], bool] | None = None,
+) -> str | None:
+    """What `mode` computes otherwise than eager mode, the first time that it does."""
+    same = same or _same_bits
+    one, other = make(), make()
+    eager = accelerate(one.fn, "eager", *one.static)
+    accelerated = accelerate(other.fn, mode, *other.static)
+    for call in range(calls):
+        expected = {"result": eager(*one.inputs(call)), "static": one.static}
+        got = {"result": accelerated(*other.inputs(call)), "static": other.static}
+        for (path, a), (_, b) in zip(_tensors(expected), _tensors(got), strict=True):
+            if not same(a, b):
+                return f"call {call + 1}: {path} is {b}; in eager mode it is {a}"
+    assert accelerated.settled
+    return None
+
+
+def _tensors(value: Any, path: str = "") -> Iterator[tuple[str, torch.Tensor]]:
+    if isinstance(value, torch.Tensor):
+        yield path, value
+    elif isinstance(value, dict | TensorDictBase):
+        for name in sorted(value.keys()):
+            yield from _tensors(value[name], f"{path}/{name}")
+    elif isinstance(value, tuple):
+        for index, one in enumerate(value):
+            yield from _tensors(one, f"{path}/{index}")
+
+
+def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """NaN equals itself, 0.0 does not equal -0.0."""
+    bits = [each.contiguous().reshape(-1).view(torch.uint8) for each in (a, b)]
+    return a.shape == b.shape and a.dtype == b.dtype and torch.equal(*bits)
