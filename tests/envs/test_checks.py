@@ -5,6 +5,7 @@ import time
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 from gymnasium.error import DependencyNotInstalled
 from gymnasium.spaces import Box
 from simulator_cases import (
@@ -17,7 +18,7 @@ from simulator_cases import (
 )
 from wrapped_cases import NextStepOnly
 
-from leanfast.envs.checks import problems
+from leanfast.envs.checks import problems, vectorized
 from leanfast.errors import UsageError
 
 
@@ -141,9 +142,11 @@ def test_an_environment_that_raises_is_refused_in_its_own_words():
     assert "no level" in said
 
 
-def test_a_vectorized_environment_that_cannot_show_last_observations_is_stepped_one_by_one(caplog):
-    from leanfast.envs.checks import vectorized
-
+def test_a_vectorized_environment_that_cannot_show_last_observations_is_stepped_one_by_one(
+    caplog, monkeypatch
+):
+    closed = []
+    monkeypatch.setattr(CartPoleVectorEnv, "close", closed.append)
     env = configured(id="CartPole-v1", vectorization="vector_entry_point")
     with caplog.at_level("INFO", "leanfast"):
         made = vectorized(env, 3)
@@ -151,6 +154,7 @@ def test_a_vectorized_environment_that_cannot_show_last_observations_is_stepped_
     assert made.num_envs == 3
     (said,) = caplog.messages
     assert said.startswith("CartPoleVectorEnv resets in the step after an episode's end")
+    assert len(closed) == 1
     made.close()
 
 

@@ -1,3 +1,4 @@
+import itertools
 import math
 from pathlib import Path
 
@@ -263,12 +264,23 @@ def test_a_seed_starts_the_same_episodes_again_and_another_others(env):
     assert not torch.equal(large, larger)
 
 
-@pytest.mark.parametrize("seed", [0, 2**31 - 1, 2**32 - 1, 2**32 + 7, 2**63])
+@pytest.mark.parametrize("seed", [0, 2**31 - 5, 2**31 - 1, 2**32 - 1, 2**32 + 7, 2**63])
 def test_every_seed_of_a_run_is_one_that_gymnasium_environments_take(seed):
-    name = registered("OnlySmallSeeds", OnlySmallSeeds)
-    with simulator(configured(id=name), 5, seed) as envs:
-        shown = envs.reset(seed).observation.flatten()
-        assert len(shown.unique()) == 5
+    assert len(set(seeds_given(seed))) == 5
+
+
+def test_evaluations_start_where_no_training_with_a_small_seed_did():
+    trained = set(range(1_000_000))
+    evaluated = [seeds_given(2**32 + seed) for seed in range(20)]
+    assert trained.isdisjoint(itertools.chain(*evaluated))
+    assert len({first for first, *_ in evaluated}) == 20
+
+
+def seeds_given(seed):
+    env = configured(id=registered("OnlySmallSeeds", OnlySmallSeeds))
+    with simulator(env, 5, 0) as envs:
+        envs.reset(seed)
+        return [each.unwrapped.given for each in envs.batch.env.unwrapped.envs]
 
 
 def test_small_seeds_are_gymnasiums_own():
