@@ -146,7 +146,7 @@ def test_a_vectorized_environment_that_cannot_show_last_observations_is_stepped_
     caplog, monkeypatch
 ):
     closed = []
-    monkeypatch.setattr(CartPoleVectorEnv, "close", closed.append)
+    monkeypatch.setattr(CartPoleVectorEnv, "close", lambda self: closed.append(self))
     env = configured(id="CartPole-v1", vectorization="vector_entry_point")
     with caplog.at_level("INFO", "leanfast"):
         made = vectorized(env, 3)
