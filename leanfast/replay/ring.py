@@ -1,12 +1,174 @@
-"""A ring of transitions on the learner's device: one TensorDict, written and read in place.
+"""A ring of transitions on the learner's device: tensors at fixed addresses, written and read in
+place by functions that capture and compile."""
 
-`data` holds the rows, `cursor` where the next one goes, `size` how many are there.
-"""
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
 from tensordict import TensorDict
 
 from leanfast import randomness
+
+LARGEST = 2**31  # transitions: what randomness.integers draws from
+
+
+@dataclass(frozen=True)
+class Ring:
+    """The last `steps` steps of each of `lanes` lanes; allocate() makes the storage.
+
+    Every observation is stored once: a row's next observation is the observation of the row after
+    it. Only where an episode was truncated, and in the newest row, is there no such row; there the
+    next observation lies in one of the lane's spare rows, which follow the steps in `frames`. Each
+    step writes its next observation to the lane's current spare row, and the lane moves on to its
+    next spare row when it is truncated. A terminated row has no next observation: what sample()
+    gives for it is some observation.
+
+    `episode_limit` says that episodes are truncated at exactly that length and never before it, so
+    that few spare rows are enough; None says that they may be truncated at any step, and then
+    there are as many spare rows as steps.
+
+    The rows of a lane must follow one another: where `terminated` and `truncated` are both False,
+    the next row's observation is this one's next observation. They are never both True.
+    """
+
+    steps: int
+    lanes: int
+    observation_shape: tuple[int, ...]
+    observation_dtype: torch.dtype
+    n_step: int
+    discount: float
+    episode_limit: int | None
+
+    def allocate(self, device: torch.device | str) -> TensorDict:
+        """Empty storage."""
+        storage = TensorDict(
+            {
+                name: torch.zeros(shape, dtype=dtype, device=device)
+                for name, (shape, dtype) in self._layout().items()
+            }
+        )
+        storage["spare"].fill_(self.steps)
+        return storage
+
+    def nbytes(self) -> int:
+        """How much memory the storage takes."""
+        return sum(math.prod(shape) * dtype.itemsize for shape, dtype in self._layout().values())
+
+    def extend(self, storage: TensorDict, rows: TensorDict) -> None:
+        """Puts rows [C, lanes] in the place of the oldest: C steps, at most as many as it holds."""
+        count, device = rows.batch_size[0], storage["cursor"].device
+        if count > self.steps:
+            raise ValueError(f"{count} steps do not fit in a ring of {self.steps}")
+        at = self._wrapped(storage["cursor"] + torch.arange(count, device=device))  # [C]
+        truncated, lane = rows["truncated"], torch.arange(self.lanes, device=device)
+        spare = storage["spare"].expand(count, -1)  # [C, lanes]: where each row's would go
+        ending, ended = spare, rows["next_observation"]
+        if count > 1:
+            moved = truncated.cumsum(0) - truncated.long()
+            spare = self._wrapped_spare(spare + moved)
+            # Of the rows that share a spare row the last one counts. A lane that needs fewer spare
+            # rows than others writes its last one again, so that no two writes to a place differ.
+            needed = torch.arange(self._truncations(count) + 1, device=device)[:, None, None]
+            last = (moved <= needed).sum(1) - 1  # [spare rows, lanes]
+            ending, ended = spare.gather(0, last), ended[last, lane]
+        end = torch.where(truncated, spare, -rows["terminated"].long())
+        storage["frames"].index_copy_(0, at, rows["observation"])
+        storage["frames"].index_put_((ending, lane), ended)
+        storage["action"].index_copy_(0, at, rows["action"].to(torch.int32))
+        storage["reward"].index_copy_(0, at, rows["reward"])
+        storage["end"].index_copy_(0, at, end.to(torch.int32))
+        storage["spare"].copy_(self._wrapped_spare(spare[-1] + truncated[-1]))
+        storage["cursor"].copy_(self._wrapped(storage["cursor"] + count))
+        storage["size"].copy_((storage["size"] + count).clamp(max=self.steps))
+
+    def sample(
+        self, storage: TensorDict, count: int, key: torch.Tensor, counter: torch.Tensor
+    ) -> TensorDict:
+        """`count` transitions of n steps, drawn uniformly; the same key and counter draw the same.
+
+        A return ends early with its episode: `discount` is what the value of `next_observation`
+        counts in it. The newest n - 1 steps, whose returns are not complete, are not drawn; while
+        the ring holds fewer than n steps, the oldest one's return is over what there is. Nothing
+        can be drawn from an empty ring."""
+        frames, rewards, ends = storage["frames"], storage["reward"], storage["end"]
+        newest = self._wrapped(storage["cursor"] + (self.steps - 1))
+        first, lane = self._draw(storage, count, key, counter)
+        step, end, reward = first, ends[first, lane], rewards[first, lane]
+        discount = torch.full_like(reward, self.discount)
+        for _ in range(1, self.n_step):
+            goes_on = (end == 0) & (step != newest)
+            step = torch.where(goes_on, self._wrapped(step + 1), step)
+            end = torch.where(goes_on, ends[step, lane], end)
+            reward = reward + torch.where(goes_on, discount * rewards[step, lane], 0)
+            discount = torch.where(goes_on, discount * self.discount, discount)
+        following = torch.where(
+            step == newest, storage["spare"][lane], self._wrapped(step + 1)
+        ).where(end <= 0, end.long())
+        return TensorDict(
+            {
+                "observation": frames[first, lane],
+                "action": storage["action"][first, lane].long(),
+                "reward": reward,
+                "next_observation": frames[following, lane],
+                "terminated": end < 0,
+                "discount": discount,
+            },
+            [count],
+        )
+
+    def _layout(self) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
+        steps, lanes = self.steps, self.lanes
+        rows = steps + self._truncations(steps) + 1
+        return {
+            "frames": ((rows, lanes, *self.observation_shape), self.observation_dtype),
+            "action": ((steps, lanes), torch.int32),
+            "reward": ((steps, lanes), torch.float32),
+            # 0: the episode goes on; -1: terminated; else truncated, and the row of `frames` that
+            # holds the last observation.
+            "end": ((steps, lanes), torch.int32),
+            "spare": ((lanes,), torch.int64),  # the lane's current spare row
+            "cursor": ((), torch.int64),  # the row to be written next
+            "size": ((), torch.int64),  # how many steps there are
+        }
+
+    def _truncations(self, steps: int) -> int:
+        """How many of a lane's `steps` rows can be truncated before the last of them."""
+        return -(-(steps - 1) // (self.episode_limit or 1))
+
+    def _draw(
+        self, storage: TensorDict, count: int, key: torch.Tensor, counter: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Rows and lanes, [count] each."""
+        size = storage["size"]
+        complete = (size - (self.n_step - 1)).clamp(min=1)
+        # The high half of a product is the lane, the low half is as random as the bits were.
+        product = randomness.bits(key, counter, count) * self.lanes
+        age = randomness.integers(product & 0xFFFFFFFF, complete)
+        oldest = self._wrapped(storage["cursor"] + (self.steps - size))
+        return self._wrapped(oldest + age), product >> 32
+
+    def _wrapped(self, step: torch.Tensor) -> torch.Tensor:
+        # Several times faster than %, for numbers below twice the size.
+        return torch.where(step >= self.steps, step - self.steps, step)
+
+    def _wrapped_spare(self, row: torch.Tensor) -> torch.Tensor:
+        spare = self._truncations(self.steps) + 1
+        return torch.where(row >= self.steps + spare, row - spare, row)
+
+
+def why_not(buffer_size: int, lanes: int, n_step: int, chunk: int = 1) -> Iterator[str]:
+    """One sentence for each reason why a ring of `buffer_size` transitions cannot be."""
+    steps, least = buffer_size // lanes, max(n_step, chunk) * lanes
+    holds = f"the {steps} steps that algo.buffer_size={buffer_size} holds of each of {lanes} lanes"
+    for name, value in (("algo.n_step", n_step), ("pipeline.chunk", chunk)):
+        if value > steps:
+            yield (
+                f"{name} is {value}, more than {holds} (envs times agents); it must be at most "
+                f"{steps}, or algo.buffer_size at least {least}"
+            )
+    if buffer_size > LARGEST:
+        yield f"algo.buffer_size is {buffer_size}; it must be at most {LARGEST}"
 
 
 def allocate(capacity: int, row: TensorDict) -> TensorDict:
