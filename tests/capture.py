@@ -13,7 +13,7 @@ reuse of memory inside a graph.
 import sys
 import traceback
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -44,26 +44,38 @@ class HostSyncError(RuntimeError):
     """A captured function waited for the device, or copied between it and the host."""
 
 
-@dataclass
 class Recording:
-    operations: list["_Operation"]
-    result: Any  # what `fn` returned; each replay writes it anew
+    """`with recording:` records; nothing of what it computes stays."""
+
+    def __init__(self, python: bool = True):
+        """With `python` the calls that leave no operator on the CPU, like .cpu(), are watched too;
+        torch.compile would compile anew under that watch."""
+        self.python = python
+        self.operations: list[_Operation] = []
+
+    def __enter__(self) -> None:
+        recorder = _Recorder(self.operations)
+        self._exits = ExitStack()
+        self._exits.enter_context(torch.random.fork_rng(devices=[]))
+        self._exits.callback(recorder.put_back)
+        self._exits.enter_context(recorder)
+        if self.python:
+            self._exits.enter_context(_Watch(recorder))
+
+    def __exit__(self, *error: Any) -> None:
+        self._exits.__exit__(*error)
 
     def replay(self) -> None:
         for operation in self.operations:
             operation.run()
 
 
-def capture(fn: Callable[..., Any], *inputs: Any, python: bool = True) -> Recording:
-    """What fn(*inputs) does to tensors. With `python` the calls that leave no operator on the CPU,
-    like .cpu(), are watched too; torch.compile would compile anew under that watch."""
-    recorder = _Recorder()
-    watch = _Watch(recorder) if python else nullcontext()
-    with torch.random.fork_rng(devices=[]):
-        with recorder, watch:
-            result = fn(*inputs)
-        recorder.put_back()
-    return Recording(recorder.operations, result)
+def capture(fn: Callable[..., Any], *inputs: Any, python: bool = True) -> tuple[Recording, Any]:
+    """What fn(*inputs) does, and what it returned, which each replay writes anew."""
+    recording = Recording(python)
+    with recording:
+        result = fn(*inputs)
+    return recording, result
 
 
 class StandIn:
@@ -80,12 +92,12 @@ class StandIn:
             result = self.module(*args)
             if self.counter == self.warmup:
                 self.inputs = args
-                self.recording = capture(self.module, *args, python=self.python)
+                self.recording, self.result = capture(self.module, *args, python=self.python)
             return result
         for ours, given in zip(tree_leaves(self.inputs), tree_leaves(args), strict=True):
             ours.copy_(given)
         self.recording.replay()
-        return tree_map_only(torch.Tensor, torch.Tensor.clone, self.recording.result)
+        return tree_map_only(torch.Tensor, torch.Tensor.clone, self.result)
 
 
 def install(monkeypatch: Any, mode: str) -> None:
@@ -111,9 +123,9 @@ class _Operation:
 
 
 class _Recorder(TorchDispatchMode):
-    def __init__(self) -> None:
+    def __init__(self, operations: list[_Operation]):
         super().__init__()
-        self.operations: list[_Operation] = []
+        self.operations = operations
         self.writes_number = False  # as in x[0] = 1.0: on a CUDA device that is a fill
         self._born: set[int] = set()
         self._before: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}

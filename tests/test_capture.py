@@ -75,7 +75,7 @@ def test_replays_compute_what_eager_calls_do_bit_for_bit():
 def test_a_recording_leaves_memory_and_random_numbers_as_they_were():
     state, before = start(), start()
     torch.manual_seed(1)
-    recording = capture(training, state, *inputs(0))
+    recording, _ = capture(training, state, *inputs(0))
     assert all(torch.equal(state[name], before[name]) for name in before.keys())  # noqa: SIM118
     drawn = torch.rand(3)
     torch.manual_seed(1)
@@ -185,11 +185,11 @@ HARMLESS = {
 def test_what_a_graph_can_hold_is_recorded_and_replayed(name):
     given, replayed = torch.ones(3), torch.ones(3)
     expected = HARMLESS[name](given)
-    recording = capture(HARMLESS[name], replayed)
+    recording, result = capture(HARMLESS[name], replayed)
     recording.replay()
     assert torch.equal(given, replayed)
     if expected is not None:
-        assert torch.equal(recording.result, expected)
+        assert torch.equal(result, expected)
 
 
 def test_views_of_what_is_recorded_see_what_replays_write():
@@ -201,20 +201,20 @@ def test_views_of_what_is_recorded_see_what_replays_write():
         row.add_(100)
         return doubled, row, turned, wide, doubled.reshape(-1).clone()
 
-    recording = capture(views, x)
+    recording, results = capture(views, x)
     for value in (1.0, 2.0):
         x.fill_(value)
         recording.replay()
-        for ours, expected in zip(recording.result, views(x.clone()), strict=True):
+        for ours, expected in zip(results, views(x.clone()), strict=True):
             assert torch.equal(ours, expected)
 
 
 def test_replays_write_to_the_memory_that_was_recorded():
     x = torch.ones(3)
-    recording = capture(lambda x: (x * 2, x.add_(1)), x)
-    addresses = [each.data_ptr() for each in recording.result]
+    recording, results = capture(lambda x: (x * 2, x.add_(1)), x)
+    addresses = [each.data_ptr() for each in results]
     recording.replay()
-    assert [each.data_ptr() for each in recording.result] == addresses
+    assert [each.data_ptr() for each in results] == addresses
     assert addresses[1] == x.data_ptr()
     assert torch.equal(x, torch.full((3,), 2.0))
 
@@ -227,10 +227,10 @@ def test_what_is_done_to_a_tensor_object_after_its_use_does_not_reach_the_replay
         return z, y.sum(0)
 
     x = torch.arange(6.0).reshape(2, 3)
-    recording = capture(turns, x)
+    recording, results = capture(turns, x)
     x.mul_(10)
     recording.replay()
-    for ours, expected in zip(recording.result, turns(x.clone()), strict=True):
+    for ours, expected in zip(results, turns(x.clone()), strict=True):
         assert torch.equal(ours, expected)
 
 

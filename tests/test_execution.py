@@ -1,4 +1,5 @@
 import threading
+import time
 
 import pytest
 import torch
@@ -6,7 +7,7 @@ from capture import HostSyncError, install
 from captured_functions import FUNCTIONS, first_difference
 from tensordict import TensorDict
 
-from leanfast import doctor
+from leanfast import doctor, execution
 from leanfast.errors import UsageError
 from leanfast.execution import WARMUP, accelerate, choose
 
@@ -293,26 +294,37 @@ def test_two_threads_may_make_their_first_calls_at_once(mode, in_mode):
     assert all(accelerated.settled for accelerated in functions)
 
 
-def test_a_compiled_function_runs_on_while_another_thread_compiles(in_mode):
+def test_no_call_runs_in_another_thread_while_one_compiles(in_mode, monkeypatch):
     running = in_mode(total, "compile", state_of(sum=0.0, calls=0))
     call(3, running, torch.ones(2))
-    stop, errors = threading.Event(), []
+    begun, stop, calls, during = threading.Event(), threading.Event(), [], []
 
     def run():
-        try:
-            while not stop.is_set():
-                running(torch.ones(2))
-        except Exception as error:
-            errors.append(error)
+        while not stop.is_set():
+            running(torch.ones(2))
+            calls.append(1)
+            begun.set()
 
     thread = threading.Thread(target=run)
     thread.start()
-    for _ in range(5):
-        in_mode(total, "compile", state_of(sum=0.0, calls=0))(torch.ones(2))
+    assert begun.wait(5)
+
+    def slow_backend(graph, inputs):
+        before = len(calls)
+        time.sleep(0.2)
+        # One call may have been over, and not counted yet.
+        during.append(len(calls) - before)
+        return graph
+
+    monkeypatch.setattr(execution, "lookup_backend", lambda name: slow_backend)
+    accelerate(total, "compile", state_of(sum=0.0, calls=0))(torch.ones(2))
+    so_far = len(calls)
+    time.sleep(0.1)
     stop.set()
     thread.join()
-    assert not errors
-    # Not compiled a second time for the other thread.
+    assert during[0] <= 1
+    assert len(calls) > so_far
+    # Nor was it compiled a second time for the other thread.
     assert running._compilations == 1
 
 
