@@ -10,6 +10,7 @@ from dqn_cases import learner, of, rows, transitions
 from tensordict import TensorDict, TensorDictBase
 
 from leanfast.execution import accelerate
+from leanfast.replay.ring import Ring
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Captured:
 
 
 def _act(device: str) -> Captured:
-    ours = learner()
+    ours = learner(device=device)
 
     def inputs(step: int) -> tuple[Any, ...]:
         ours.state["env_steps"].add_(64)
@@ -32,6 +33,7 @@ def _act(device: str) -> Captured:
 
 def _observe(device: str) -> Captured:
     ours = learner(
+        device=device,
         learning_rate_end=1e-4,
         learning_rate_schedule="cosine",
         normalize_observations=True,
@@ -42,7 +44,7 @@ def _observe(device: str) -> Captured:
 
 
 def _update(device: str, **options: Any) -> Captured:
-    ours = learner(target_every=50, **options)
+    ours = learner(target_every=50, device=device, **options)
 
     def inputs(step: int) -> tuple[Any, ...]:
         ours.state["env_steps"].add_(10)  # so that the target moves at every fifth call
@@ -68,11 +70,64 @@ def _update_with_everything(device: str) -> Captured:
     )
 
 
+LANES = 8
+
+
+def _ring() -> Ring:
+    return Ring(
+        steps=30,
+        lanes=LANES,
+        observation_shape=(4,),
+        observation_dtype=torch.float32,
+        n_step=3,
+        discount=0.9,
+        episode_limit=None,
+    )
+
+
+def _following_rows(call: int, device: str, steps: int = 2) -> TensorDict:
+    """Those of a call go on where those of the call before it ended."""
+    frames = [torch.randn(LANES, 4, generator=of(call * steps + i)) for i in range(steps + 1)]
+    made = rows(call, steps, LANES)
+    made["observation"] = torch.stack(frames[:-1])
+    ended = (made["terminated"] | made["truncated"]).unsqueeze(-1)
+    following = torch.stack(frames[1:])
+    made["next_observation"] = torch.where(ended, made["next_observation"], following)
+    return made.to(device)
+
+
+def _store(device: str) -> Captured:
+    ring = _ring()
+    storage = ring.allocate(device)  # which calls fill more than ten times over
+    return Captured(ring.extend, (storage,), lambda call: (_following_rows(call, device),))
+
+
+def _learn(device: str) -> Captured:
+    """Two updates at a time, while the replay is filled, wraps around, and the target moves."""
+    ring, ours = _ring(), learner(target_every=50, n_step=3, double=True, device=device)
+    storage = ring.allocate(device)
+
+    def learn(state: TensorDict, replay: TensorDict) -> TensorDict:
+        for _ in range(2):
+            batch = ring.sample(replay, 32, state["sampling_key"], state["updates"])
+            metrics = ours.update(state, batch)
+        return metrics
+
+    def inputs(call: int) -> tuple[Any, ...]:
+        ring.extend(storage, _following_rows(call, device, steps=8 if call == 0 else 2))
+        ours.state["env_steps"].add_(10)
+        return ()
+
+    return Captured(learn, (ours.state, storage), inputs)
+
+
 FUNCTIONS: dict[str, Callable[[str], Captured]] = {
     "act": _act,
     "observe": _observe,
     "update": _update,
     "update_with_everything": _update_with_everything,
+    "store": _store,
+    "learn": _learn,
 }
 
 

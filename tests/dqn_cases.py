@@ -41,7 +41,9 @@ def of(seed):
     return torch.Generator().manual_seed(seed)
 
 
-def learner(seed=1, actions=3, *, precision="fp32", agents=1, network=NETWORK, **options):
+def learner(
+    seed=1, actions=3, *, precision="fp32", agents=1, network=NETWORK, device="cpu", **options
+):
     options = dataclasses.replace(OPTIONS, **options)
     module = action_values(
         (4,),
@@ -51,8 +53,10 @@ def learner(seed=1, actions=3, *, precision="fp32", agents=1, network=NETWORK, *
         dueling=options.dueling,
         normalize=options.normalize_observations,
     )
+    module = module.to(device)
     made = DQN(module, options, total_steps=1000, seed=seed, agents=agents, precision=precision)
-    made.state["target"].add_(torch.randn(len(made.state["target"]), generator=of(seed)) / 10)
+    noise = torch.randn(len(made.state["target"]), generator=of(seed)) / 10
+    made.state["target"].add_(noise.to(device))
     return made
 
 
