@@ -1,6 +1,7 @@
 """How many cores this process may use, which in a container is fewer than the machine has."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 
@@ -13,15 +14,21 @@ def usable_cores() -> int:
 def cgroup_quota(memberships: Path, mount: Path) -> float:
     """The tightest CPU quota, in cores, of the cgroups listed in `memberships`; inf if none."""
     quotas = [float("inf")]
+    for folder, unified in cgroup_folders(memberships, mount, "cpu"):
+        quotas.append(_quota_v2(folder) if unified else _quota_v1(folder))
+    return min(quotas)
+
+
+def cgroup_folders(memberships: Path, mount: Path, controller: str) -> Iterator[tuple[Path, bool]]:
+    """The folders whose limits hold for this process, and whether they are of cgroup v2."""
     for line in _read(memberships).splitlines():
         hierarchy, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
-        if hierarchy == "0":  # cgroup v2
-            quotas += [_quota_v2(group) for group in _upwards(mount, path)]
-        elif "cpu" in controllers.split(","):
-            for folder in (mount / controllers, mount / "cpu"):
-                quotas += [_quota_v1(group) for group in _upwards(folder, path)]
-    return min(quotas)
+        if hierarchy == "0":
+            yield from ((folder, True) for folder in _upwards(mount, path))
+        elif controller in controllers.split(","):
+            for root in (mount / controllers, mount / controller):
+                yield from ((folder, False) for folder in _upwards(root, path))
 
 
 def _affinity() -> int:

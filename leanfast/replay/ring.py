@@ -94,25 +94,23 @@ class Ring:
         frames, rewards, ends = storage["frames"], storage["reward"], storage["end"]
         newest = self._wrapped(storage["cursor"] + (self.steps - 1))
         first, lane = self._draw(storage, count, key, counter)
-        step, end, reward = first, ends[first, lane], rewards[first, lane]
-        discount = torch.full_like(reward, self.discount)
-        for _ in range(1, self.n_step):
-            goes_on = (end == 0) & (step != newest)
-            step = torch.where(goes_on, self._wrapped(step + 1), step)
-            end = torch.where(goes_on, ends[step, lane], end)
-            reward = reward + torch.where(goes_on, discount * rewards[step, lane], 0)
-            discount = torch.where(goes_on, discount * self.discount, discount)
-        following = torch.where(
-            step == newest, storage["spare"][lane], self._wrapped(step + 1)
-        ).where(end <= 0, end.long())
+        ahead = torch.arange(self.n_step, device=lane.device)[:, None]
+        steps = self._wrapped(first + ahead)  # [n, count]
+        stops = (ends[steps, lane] != 0) | (steps == newest)
+        taken = torch.where(stops, ahead + 1, self.n_step).amin(0)
+        counted = torch.where(ahead < taken, self.discount**ahead, 0.0)
+        last = self._wrapped(first + (taken - 1))
+        end = ends[last, lane]
+        following = torch.where(last == newest, storage["spare"][lane], self._wrapped(last + 1))
+        following = torch.where(end > 0, end.long(), following)
         return TensorDict(
             {
                 "observation": frames[first, lane],
                 "action": storage["action"][first, lane].long(),
-                "reward": reward,
+                "reward": (counted * rewards[steps, lane]).sum(0),
                 "next_observation": frames[following, lane],
                 "terminated": end < 0,
-                "discount": discount,
+                "discount": self.discount**taken,
             },
             [count],
         )
