@@ -137,12 +137,19 @@ def first_difference(
     calls: int = 200,
     same: Callable[[torch.Tensor, torch.Tensor], bool] | None = None,
 ) -> str | None:
-    """What `mode` computes otherwise than eager mode, the first time that it does."""
+    """What `mode` computes otherwise than eager mode, the first time that it does. Halfway the
+    state is saved, and later loaded in place, as from a checkpoint."""
     same = same or _same_bits
     one, other = make(), make()
     eager = accelerate(one.fn, "eager", *one.static)
     accelerated = accelerate(other.fn, mode, *other.static)
     for call in range(calls):
+        if call == calls // 2:
+            saved = [[static.clone() for static in each.static] for each in (one, other)]
+        if call == calls * 3 // 4:
+            for each, values in zip((one, other), saved, strict=True):
+                for static, value in zip(each.static, values, strict=True):
+                    static.update_(value)
         expected = {"result": eager(*one.inputs(call)), "static": one.static}
         got = {"result": accelerated(*other.inputs(call)), "static": other.static}
         for (path, a), (_, b) in zip(_tensors(expected), _tensors(got), strict=True):

@@ -9,7 +9,7 @@ from tensordict import TensorDict
 
 from leanfast import doctor, execution
 from leanfast.errors import UsageError
-from leanfast.execution import WARMUP, accelerate, choose
+from leanfast.execution import WARMUP, accelerate, choose, quiet
 
 MODES = ["eager", "compile", "cudagraph", "combined"]
 HELD = MODES[1:]  # to the shapes, dtypes, devices and keys of the first call
@@ -326,6 +326,16 @@ def test_no_call_runs_in_another_thread_while_one_compiles(in_mode, monkeypatch)
     assert len(calls) > so_far
     # Nor was it compiled a second time for the other thread.
     assert running._compilations == 1
+
+
+@pytest.mark.parametrize("mode", HELD)
+def test_nothing_is_compiled_or_captured_while_a_thread_asked_for_quiet(mode, in_mode):
+    accelerated = in_mode(total, mode, state_of(sum=0.0, calls=0))
+    with quiet(), pytest.raises(RuntimeError, match=r"cannot compile or capture inside"):
+        accelerated(torch.ones(2))
+    call(5, accelerated, torch.ones(2))
+    with quiet():
+        assert float(accelerated(torch.ones(2))["sum"]) == 12
 
 
 EVERYTHING = ["cpu", "cuda"]
