@@ -188,10 +188,13 @@ class _Captured(Accelerated):
         try:
             result = self._graph(*leaves)
         except RuntimeError as error:
+            cause = error
+            while isinstance(cause.__context__, RuntimeError):  # ending the capture failed, too
+                cause = cause.__context__
             raise UsageError(
                 f"{self.name} cannot be captured in a CUDA graph: "
-                f"{str(error).strip().splitlines()[0].rstrip('.')}, "
-                f"at {_place(traceback.extract_tb(error.__traceback__))}"
+                f"{str(cause).strip().splitlines()[0].rstrip('.')}, "
+                f"at {_place(traceback.extract_tb(cause.__traceback__))}"
             ) from error
         self.settled = True
         self.capture_s = time.perf_counter() - began

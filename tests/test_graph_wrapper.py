@@ -11,6 +11,7 @@ from tensordict.nn import CudaGraphModule
 from torch.utils._pytree import SUPPORTED_NODES
 
 from leanfast import execution
+from leanfast.errors import UsageError
 from leanfast.execution import accelerate
 
 
@@ -24,8 +25,12 @@ class Stream:
 
 @contextmanager
 def graph(recording, stream):
-    with recording:
-        yield
+    try:
+        with recording:
+            yield
+    except RuntimeError:
+        # As CUDA does.
+        raise RuntimeError("operation failed due to a previous error during capture")  # noqa: B904
 
 
 @pytest.fixture
@@ -56,6 +61,18 @@ def test_functions_without_inputs_and_with_every_kind_of_result_are_replayed(fak
     assert [int(calls) for calls, _, _ in seen] == [1, 2, 3, 4, 5, 6]
     assert [int(nested["a", "b"]) for _, _, nested in seen] == [2, 4, 6, 8, 10, 12]
     assert {nothing for _, nothing, _ in seen} == {None}
+
+
+def waits(state):
+    return state["calls"] * state["calls"].item()
+
+
+def test_what_broke_the_capture_is_said_and_not_that_ending_it_failed(fake_cuda):
+    accelerated = accelerate(waits, "cudagraph", TensorDict({"calls": torch.tensor(1)}))
+    for _ in range(2):
+        accelerated()
+    with pytest.raises(UsageError, match=r"_local_scalar_dense.* waits for the device, at .*item"):
+        accelerated()
 
 
 def test_tensordicts_stay_registered_as_they_were(fake_cuda):
