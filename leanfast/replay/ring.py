@@ -157,13 +157,16 @@ class Ring:
 
 def why_not(buffer_size: int, lanes: int, n_step: int, chunk: int = 1) -> Iterator[str]:
     """One sentence for each reason why a ring of `buffer_size` transitions cannot be."""
-    steps, least = buffer_size // lanes, max(n_step, chunk) * lanes
-    holds = f"the {steps} steps that algo.buffer_size={buffer_size} holds of each of {lanes} lanes"
+    steps, each = buffer_size // lanes, f"each of {lanes} lanes (envs times agents)"
+    if steps < 1:
+        yield f"algo.buffer_size is {buffer_size}; it must be at least {lanes}, one step of {each}"
+        return
     for name, value in (("algo.n_step", n_step), ("pipeline.chunk", chunk)):
         if value > steps:
             yield (
-                f"{name} is {value}, more than {holds} (envs times agents); it must be at most "
-                f"{steps}, or algo.buffer_size at least {least}"
+                f"{name} is {value}, more than the {steps} steps that algo.buffer_size="
+                f"{buffer_size} holds of {each}; it must be at most {steps}, or "
+                f"algo.buffer_size at least {value * lanes}"
             )
     if buffer_size > LARGEST:
         yield f"algo.buffer_size is {buffer_size}; it must be at most {LARGEST}"
