@@ -13,7 +13,6 @@ There are two sets of buffers: a batch stays as it is until the second send() af
 import hashlib
 import json
 import math
-import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -25,6 +24,7 @@ import torch
 from leanfast import _native
 from leanfast.cores import usable_cores
 from leanfast.envs.registry import Definition, ParamValue, find
+from leanfast.memory import free_host_memory, in_words
 
 STATE_VERSION = 1
 RECORDS = ("state", "seed", "episode", "length", "total")
@@ -224,12 +224,11 @@ def _check_memory(num_envs: int, spec: Mapping[str, Any], real_bytes: int) -> No
     """Linux hands out more memory than there is and ends the process that touches it."""
     value = 1 if spec["observation"]["dtype"] == "uint8" else real_bytes
     observation = math.prod(spec["observation"]["shape"]) * value * spec["agents"]
-    need = num_envs * (2 * 2 * observation + 64) / 2**30
-    have = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
-    if need > have:
+    need, free = num_envs * (2 * 2 * observation + 64), free_host_memory()
+    if need > free:
         raise MemoryError(
-            f"num_envs={num_envs} of {spec['name']} need at least {need:.1f} GiB; "
-            f"this machine has {have:.1f} GiB"
+            f"num_envs={num_envs} of {spec['name']} need at least {in_words(need)}; "
+            f"{in_words(free)} of memory are free"
         )
 
 
