@@ -3,6 +3,8 @@ on every device, and nothing but the counter to save."""
 
 import torch
 
+from leanfast.fusion import once
+
 _MASK = 0xFFFFFFFF
 # From the hash-prospector project; below 2^31, so that no product leaves int64.
 _MULTIPLY = (0x21F0AAAD, 0x735A2D97)
@@ -38,9 +40,7 @@ def _mix(x: torch.Tensor) -> torch.Tensor:
     x = x ^ (x >> 15)
     x = (x * _MULTIPLY[1]) & _MASK
     x = x ^ (x >> 15)
-    # A view that the compiler has to store x for; else it writes x out anew at each use of it,
-    # which doubles with every line above and takes minutes.
-    return x.as_strided(x.shape, x.stride())
+    return once(x)
 
 
 def _mix_int(x: int) -> int:

@@ -1,7 +1,6 @@
 """One training run: what it needs is made here, trained, evaluated, and its summary written."""
 
 import logging
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -9,11 +8,16 @@ import torch
 from leanfast import execution, probes
 from leanfast.config import Config
 from leanfast.doctor import PACKAGES
-from leanfast.envs.native import Engine
+from leanfast.envs import simulator
+from leanfast.envs.simulator import Simulator
 from leanfast.evaluation import Evaluation, evaluate
+from leanfast.learners.batch_size import largest_that_fits
 from leanfast.learners.dqn import DQN
 from leanfast.networks import action_values
-from leanfast.pipelines import vectorized
+from leanfast.pipelines import PIPELINES, Pipeline
+from leanfast.pipelines.common import Training
+from leanfast.replay.memory import check_memory
+from leanfast.replay.ring import Ring
 from leanfast.telemetry.journal import Journal
 
 EVALUATION_SEED = 2**32  # above every training seed
@@ -27,18 +31,21 @@ def run(config: Config, folder: Path, began: float) -> float:
     device = config.device
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    mode, why = execution.choose(config.execution.mode, device)
+    mode, why = execution.choose(config.execution.mode, device, config.execution.fallback)
+    name = "vectorized" if config.pipeline.name == "auto" else config.pipeline.name
+    pipeline = PIPELINES[name]
     log.info(
-        "%s, seed %d: dqn, pipeline vectorized, %d envs",
+        "%s, seed %d: dqn, pipeline %s, num_envs %d",
         config.env.label,
         config.seed,
-        config.env.num_envs,
+        name,
+        1 if pipeline.single else config.env.num_envs,
     )
     log.info("execution %s on %s (%s); results in %s", mode, device, why, folder)
     facts = {
         "env": config.env.label,
         "algo": config.algo.name,
-        "pipeline": "vectorized",
+        "pipeline": name,
         "seed": config.seed,
         "device": device,
         "execution": {"requested": config.execution.mode, "effective": mode},
@@ -46,7 +53,7 @@ def run(config: Config, folder: Path, began: float) -> float:
     }
     journal, status = Journal(config, folder, began), "failed"
     try:
-        evaluation = _train(config, device, mode, journal)
+        evaluation = _train(config, device, mode, pipeline, journal, folder)
         status = "finished"
     except KeyboardInterrupt:
         status = "interrupted"
@@ -72,21 +79,74 @@ def run(config: Config, folder: Path, began: float) -> float:
     return evaluation.return_mean
 
 
-def _train(config: Config, device: str, mode: str, journal: Journal) -> Evaluation:
-    env = config.env
-    engine_of = partial(Engine, env.label, threads=env.threads, params=env.params)
+def _train(
+    config: Config, device: str, mode: str, pipeline: Pipeline, journal: Journal, folder: Path
+) -> Evaluation:
     with (
-        engine_of(env.num_envs, seed=config.seed) as engine,
-        engine_of(config.eval.episodes) as held_out,
+        pipeline.envs(config) as envs,
+        simulator.held_out(config.env, config.eval.episodes, config.seed) as held_out,
     ):
-        shape, actions = engine.spec["observation"]["shape"], engine.spec["action"]
-        network = action_values(shape, config.network.hidden, actions, config.seed)
-        learner = DQN(network.to(device), config.algo, config.total_steps, config.seed)
+        learner = learner_for(config, held_out, device)
+        ring = ring_for(config, held_out, 1 if pipeline.single else envs.lanes)
+        home = torch.device("cpu" if pipeline.host_replay else device)
+        check_memory(ring, home)
+        replay = ring.allocate(home)
 
         def greedy() -> Evaluation:
             # Fresh starts each time, or the last evaluation would be one that chose itself.
             seed = EVALUATION_SEED + config.seed + journal.env_steps
             return evaluate(learner.greedy, held_out, seed, config.eval.max_steps)
 
-        vectorized.train(config, engine, learner, journal, greedy, mode)
+        batch_size = config.algo.batch_size
+        if batch_size == "auto":
+            batch_size = largest_that_fits(learner, ring, replay)
+            log.info("algo.batch_size=auto: %d, the largest that fits", batch_size)
+        training = Training(
+            config,
+            mode,
+            learner,
+            ring,
+            replay,
+            batch_size,
+            journal,
+            greedy,
+            folder,
+            steps=config.pipeline.chunk,
+        )
+        pipeline.train(training, envs)
         return journal.evaluate(greedy)
+
+
+def learner_for(config: Config, envs: Simulator, device: str) -> DQN:
+    algo = config.algo
+    network = action_values(
+        envs.observation_shape,
+        envs.actions,
+        config.network,
+        config.seed,
+        dueling=algo.dueling,
+        normalize=algo.normalize_observations,
+        planes=envs.observation_dtype == torch.uint8 and len(envs.observation_shape) == 3,
+        highest=255 if envs.observation_dtype == torch.uint8 else 1,
+    )
+    return DQN(
+        network.to(device),
+        algo,
+        total_steps=config.total_steps,
+        seed=config.seed,
+        agents=envs.agents,
+        precision=config.precision,
+    )
+
+
+def ring_for(config: Config, envs: Simulator, lanes: int) -> Ring:
+    algo = config.algo
+    return Ring(
+        steps=algo.buffer_size // lanes,
+        lanes=lanes,
+        observation_shape=envs.observation_shape,
+        observation_dtype=envs.observation_dtype,
+        n_step=algo.n_step,
+        discount=algo.discount,
+        episode_limit=envs.episode_limit,
+    )

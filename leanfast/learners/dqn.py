@@ -1,8 +1,6 @@
 """DQN. Its state is one TensorDict; act(), observe() and update() are functions of tensors alone,
 which write nothing but the state, in place."""
 
-import contextlib
-
 import torch
 from tensordict import TensorDict
 from tensordict.nn import TensorDictModule
@@ -10,14 +8,12 @@ from torch.nn import functional
 
 from leanfast import randomness
 from leanfast.config import Algo
+from leanfast.fusion import once
 from leanfast.learners import faults, optimizer
-from leanfast.learners.flat import Flat
-from leanfast.learners.schedules import epsilons, scheduled
+from leanfast.learners.policy import Policy
+from leanfast.learners.schedules import scheduled
 
 SAMPLING, EXPLORING = 1, 2  # what the seed is used for
-AUTOCAST = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
-# What act() reads: a copy of these is a copy of the policy.
-POLICY = ("params", "observation_mean", "observation_variance", "epsilon", "exploring_key")
 
 Rows = dict[str, torch.Tensor]
 
@@ -40,9 +36,9 @@ class DQN:
         precision: str = "fp32",
     ):
         self.network, self.options, self.total_steps = network, options, total_steps
-        self.agents, self.dtype = agents, AUTOCAST[precision]
-        self.flat = Flat(network.module)
-        params = self.flat.params
+        self.agents = agents
+        self.policy = Policy(network.module, options.epsilon, precision)
+        params = self.policy.flat.params
         self.device = params.device
 
         def number(value: float, dtype: torch.dtype) -> torch.Tensor:
@@ -62,55 +58,45 @@ class DQN:
                 **optimizer.state_of(params, scaled=precision == "fp16"),
             }
         )
-        self.normalizer = {}
-        for name, buffer in self.flat.module.named_buffers():
-            key = f"observation_{name.rpartition('.')[2]}"
-            self.normalizer[name], self.state[key] = key, buffer
-        if self.normalizer:
+        for name, key in self.policy.normalizer.items():
+            self.state[key] = network.module.get_buffer(name)
+        if self.policy.normalizer:
             self.state["observations"] = number(0, torch.float32)
 
     def watch(self, name: str, example: TensorDict) -> None:
         """Keeps the first "rows" given to observe(), or the first "batch" given to update(), with
         a number that is not finite; they are like `example`."""
-        self.state[f"faulty_{name}"] = faults.place(example)
+        self.state[f"faulty_{name}"] = faults.place(example, self.device)
 
     def act(self, state: TensorDict, observation: torch.Tensor) -> torch.Tensor:
-        """Epsilon-greedy actions, one for each lane. Reads POLICY and "env_steps" alone."""
-        values = self._values(state, state["params"], observation)  # [lanes, actions]
-        lanes, actions = values.shape
-        draws = randomness.bits(state["exploring_key"], state["env_steps"], 2 * lanes)
-        epsilon = epsilons(state["epsilon"], self.options.epsilon, lanes)
-        explore = randomness.unit(draws[:lanes]) < epsilon
-        random = randomness.integers(draws[lanes:], actions)
-        return torch.where(explore, random, values.argmax(-1))
+        """Epsilon-greedy actions, one for each lane; writes nothing."""
+        return self.policy.act(state, observation)
 
-    def advance(self, state: TensorDict, env_steps: int) -> None:
-        """Counts env steps, and moves epsilon on along its schedule."""
-        epsilon, now = self.options.epsilon, state["env_steps"] + env_steps
-        state["env_steps"].copy_(now)
-        state["epsilon"].copy_(scheduled("linear", now, epsilon.steps, epsilon.start, epsilon.end))
-
-    def observe(self, state: TensorDict, rows: TensorDict) -> TensorDict:
-        """What to remember of `rows` [steps, lanes] of transitions, which it counts."""
+    def observe(self, state: TensorDict, rows: TensorDict) -> None:
+        """Counts `rows` [steps, lanes] of transitions: moves the schedules on, and normalizes by
+        them too from now on."""
         steps, lanes = rows.batch_size
-        options = self.options
         if "faulty_rows" in state.keys():  # noqa: SIM118
             parts = [rows[name] for name in ("observation", "next_observation", "reward")]
             faults.keep(state["faulty_rows"], rows, faults.any_not_finite(*parts), state)
-        self.advance(state, steps * (lanes // self.agents))
-        if self.normalizer:
+        self.policy.advance(state, steps * (lanes // self.agents))
+        if self.policy.normalizer:
             self._normalize(state, rows["observation"].flatten(0, 1))
-        kind, rate, rate_end = (
+        options = self.options
+        kind, start, end = (
             options.learning_rate_schedule,
             options.learning_rate,
             options.learning_rate_end,
         )
         if kind != "constant":
-            now = scheduled(kind, state["env_steps"], self.total_steps, rate, rate_end)
-            state["learning_rate"].copy_(now)
-        reward = rows["reward"] * options.reward_scale
-        if options.reward_clip is not None:
-            reward = reward.clamp(-options.reward_clip, options.reward_clip)
+            rate = scheduled(kind, state["env_steps"], self.total_steps, start, end)
+            state["learning_rate"].copy_(rate)
+
+    def remembered(self, rows: TensorDict) -> TensorDict:
+        """What the replay keeps: rewards are scaled, then clipped."""
+        reward, clip = rows["reward"] * self.options.reward_scale, self.options.reward_clip
+        if clip is not None:
+            reward = reward.clamp(-clip, clip)
         return TensorDict({**rows, "reward": reward}, rows.batch_size)
 
     def greedy(self, observation: torch.Tensor) -> torch.Tensor:
@@ -152,7 +138,7 @@ class DQN:
             def scaled_loss(
                 params: torch.Tensor, rows: Rows = rows, target: torch.Tensor = target
             ) -> tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
-                values = self._values(state, params, rows["observation"])
+                values = self.policy.values(state, params, rows["observation"])
                 value = values.gather(-1, rows["action"].unsqueeze(-1)).squeeze(-1)
                 loss = loss_of(value, target)
                 return loss if scale is None else loss * scale, (loss, value.mean())
@@ -160,14 +146,16 @@ class DQN:
             gradient, (loss, value) = torch.func.grad(scaled_loss, has_aux=True)(state["params"])
             terms = (gradient if scale is None else gradient / scale, loss, value)
             sums = tuple(map(torch.add, sums, terms)) if sums else terms
-        gradient, loss, value = (total / parts for total in sums)
+        gradient, loss, value = (total / parts for total in sums) if parts > 1 else sums
         return gradient, loss, value
 
     def _target(self, state: TensorDict, rows: Rows) -> torch.Tensor:
         """What the chosen actions' values should have been: [B]."""
         following = rows["next_observation"]
-        values = self._values(state, state["target"], following)
-        judge = self._values(state, state["params"], following) if self.options.double else values
+        values = self.policy.values(state, state["target"], following)
+        judge = (
+            self.policy.values(state, state["params"], following) if self.options.double else values
+        )
         best = values.gather(-1, judge.argmax(-1, keepdim=True)).squeeze(-1)
         # A truncated episode would have gone on: only a terminated one is worth nothing more.
         return rows["reward"] + rows["discount"] * best * ~rows["terminated"]
@@ -178,7 +166,8 @@ class DQN:
         moved = state["target"].lerp(params, self.options.tau)
         if every:
             now = state["env_steps"] // every
-            moved = torch.where(now > state["target_updates"], moved, state["target"])
+            due = once(now > state["target_updates"])
+            moved = torch.where(due, moved, state["target"])
             state["target_updates"].copy_(now)
         state["target"].copy_(moved)
 
@@ -195,17 +184,3 @@ class DQN:
         )
         state["observation_mean"].add_(share * off)
         state["observations"].add_(count)
-
-    def _values(
-        self, state: TensorDict, params: torch.Tensor, observation: torch.Tensor
-    ) -> torch.Tensor:
-        tensors = self.flat.views(params)
-        tensors |= {name: state[key] for name, key in self.normalizer.items()}
-        with self._precision():
-            values = torch.func.functional_call(self.network.module, tensors, (observation,))
-        return values.to(torch.float32)
-
-    def _precision(self) -> contextlib.AbstractContextManager:
-        if self.dtype is None:
-            return contextlib.nullcontext()
-        return torch.autocast(self.device.type, self.dtype)

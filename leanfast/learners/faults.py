@@ -7,11 +7,10 @@ from tensordict import TensorDict
 NEVER = -1
 
 
-def place(example: TensorDict) -> TensorDict:
+def place(example: TensorDict, device: torch.device) -> TensorDict:
     """Where the first faulty batch like `example` will be kept."""
-    device = next(iter(example.values())).device
     never = torch.full((), NEVER, dtype=torch.int64, device=device)
-    kept = TensorDict(dict(example.items())).clone().zero_()
+    kept = TensorDict({name: torch.zeros_like(x, device=device) for name, x in example.items()})
     return TensorDict({"env_steps": never, "updates": never.clone(), "batch": kept})
 
 

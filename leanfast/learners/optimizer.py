@@ -9,6 +9,8 @@ import math
 import torch
 from tensordict import TensorDict
 
+from leanfast.fusion import once
+
 BETAS, EPS = (0.9, 0.999), 1e-8  # torch.optim's
 FIRST_SCALE, GROWTH_INTERVAL = 2.0**16, 2000  # torch.amp.GradScaler's
 
@@ -40,7 +42,7 @@ def step(
     mean = state["exp_avg"].lerp(gradient, 1 - BETAS[0])
     square = state["exp_avg_sq"].lerp(gradient.square(), 1 - BETAS[1])
     # 1 - beta^count, without the digits that it would lose at the first steps.
-    mean_scale, square_scale = (-torch.expm1(count * math.log(beta)) for beta in BETAS)
+    mean_scale, square_scale = (once(-torch.expm1(count * math.log(beta))) for beta in BETAS)
     changed = params - rate * (mean / mean_scale) / ((square / square_scale).sqrt() + EPS)
     new = {"exp_avg": mean, "exp_avg_sq": square, "optimizer_steps": count}
     if "loss_scale" in state.keys():  # noqa: SIM118

@@ -12,7 +12,7 @@ import numpy as np
 from tensordict import TensorDict
 
 from leanfast.config import Config
-from leanfast.envs.native import Batch
+from leanfast.envs.simulator import Step
 from leanfast.evaluation import Evaluation
 
 log = logging.getLogger("leanfast")
@@ -35,8 +35,8 @@ COLUMNS = (
 
 
 class Journal:
-    """`train_s`, and the rates over it, are of the time after the first update, without
-    evaluations. A row of metrics.csv is about the steps since the row before."""
+    """`train_s`, and the rates over it, are of the time after the first updates, which compile and
+    capture, without evaluations. A row of metrics.csv is about the steps since the row before."""
 
     def __init__(self, config: Config, folder: Path, began: float):
         self.config, self.folder, self.began = config, folder, began
@@ -60,24 +60,25 @@ class Journal:
             return 0.0
         return time.perf_counter() - self.began - self.startup_s - self._paused
 
-    def learned(self, updates: int, metrics: TensorDict) -> None:
+    def learned(self, updates: int, metrics: TensorDict, started: bool) -> None:
+        """`started`: nothing is left to compile or capture."""
         self.updates += updates
         self._metrics = metrics
-        if self.startup_s is None:
+        if self.startup_s is None and started:
             float(metrics["loss"])  # waits for the device
             self.startup_s = time.perf_counter() - self.began - self._paused
             self._first = self._row = (0.0, self.env_steps, self.updates)
 
-    def stepped(self, batch: Batch) -> None:
-        assert batch.done is not None
-        assert batch.episode_return is not None
-        done = batch.done.numpy()
-        self.env_steps += len(done)
+    def stepped(self, step: Step) -> None:
+        """Of one step of the envs, or of a chunk of them."""
+        done = step.done.numpy()
+        self.env_steps += done.size
         ended = int(np.count_nonzero(done))
         if ended:
             self.episodes += ended
             self._ended += ended
-            self._returns += float(batch.episode_return.numpy()[done].sum())
+            # Over agents, the mean: what one of them earns.
+            self._returns += float(step.episode_return.numpy()[done].mean(-1).sum())
 
     def evaluate(self, evaluate: Callable[[], Evaluation]) -> Evaluation:
         at, began = self.train_s, time.perf_counter()

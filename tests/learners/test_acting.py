@@ -58,7 +58,7 @@ def test_two_steps_explore_differently_and_another_seed_differently_again():
         ours, taken = learner(seed), []
         for _ in range(2):
             taken.append(ours.act(ours.state, torch.zeros(64, 4)))
-            ours.advance(ours.state, 64)
+            ours.policy.advance(ours.state, 64)
         return taken
 
     first, second = actions(1)

@@ -28,7 +28,7 @@ def torchrl_updates(ours, batches):
     )
     loss.make_value_estimator(gamma=options.discount)
     theirs = loss.target_value_network_params["module", "0", "module"]
-    for name, tensor in ours.flat.views(ours.state["target"]).items():
+    for name, tensor in ours.policy.flat.views(ours.state["target"]).items():
         theirs[tuple(name.split("."))].data.copy_(tensor)
     optimizers = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
     optimizer = optimizers[options.optimizer](
@@ -116,7 +116,7 @@ def reference_update(ours, batch):
     module = copy.deepcopy(ours.network.module).double()
 
     def values(params, observation):
-        weights = ours.flat.views(params)
+        weights = ours.policy.flat.views(params)
         return torch.func.functional_call(module, weights, (observation.double(),))
 
     params = ours.state["params"].double().requires_grad_(True)
@@ -138,7 +138,9 @@ def test_a_terminated_transition_is_worth_its_reward_alone():
     batch["terminated"].fill_(True)
     assert torch.equal(ours._target(ours.state, batch), batch["reward"])
     batch["terminated"].fill_(False)
-    following = ours._values(ours.state, ours.state["target"], batch["next_observation"]).amax(-1)
+    following = ours.policy.values(
+        ours.state, ours.state["target"], batch["next_observation"]
+    ).amax(-1)
     expected = batch["reward"] + batch["discount"] * following
     torch.testing.assert_close(ours._target(ours.state, batch), expected)
 
@@ -191,7 +193,7 @@ def test_the_network_is_the_state_and_keeps_its_own_names(normalize):
     ours.update(ours.state, batch)
     if normalize:
         ours.state["observation_mean"].fill_(0.5)
-    values = ours._values(ours.state, ours.state["params"], batch["observation"])
+    values = ours.policy.values(ours.state, ours.state["params"], batch["observation"])
     assert torch.equal(ours.network(batch)["action_value"], values)
     assert {"module.body.1.weight", "module.head.weight"} <= set(ours.network.state_dict())
 

@@ -13,7 +13,7 @@ def test_env_steps_count_envs_and_not_agents():
 
 def test_rewards_are_scaled_and_then_clipped():
     ours, taken = learner(reward_scale=3.0, reward_clip=1.5), rows(1)
-    kept = ours.observe(ours.state, taken)
+    kept = ours.remembered(taken)
     assert torch.equal(kept["reward"], (taken["reward"] * 3).clamp(-1.5, 1.5))
     assert torch.equal(kept["observation"], taken["observation"])
     assert set(kept.keys()) == set(taken.keys())

@@ -1,0 +1,65 @@
+"""The textbook's loop: one Gymnasium environment, one Python loop, the replay on the host."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+
+from leanfast.envs.simulator import Step
+from leanfast.pipelines.common import Training, outcome
+from leanfast.replay.host import Prefetch
+
+CPU = torch.device("cpu")
+
+
+def train(training: Training, env: gymnasium.Env) -> None:
+    config, device = training.config, training.learner.device
+    act = training.act()
+    observe, update, remember, draw = training.parts()
+    batches = Prefetch(draw, device)
+    credit = training.credit()
+    episode = Episode(env)
+    observation = episode.begin(seed=config.seed)
+    while training.goes_on:
+        action = act(observation.to(device)).cpu()
+        step = episode.step(int(action))
+        fields = (observation, action, *outcome(step, CPU))
+        observe(*(field.to(device) for field in fields))
+        remember(*fields)
+        observation = step.observation
+        training.stepped(step)
+        for _ in range(credit.due(training.journal.env_steps)):
+            training.learned(update(batches.next()))
+
+
+class Episode:
+    """Steps of one env as batches of one: the next episode begins in the step that ends one."""
+
+    def __init__(self, env: gymnasium.Env):
+        self.env = env
+        uint8 = env.observation_space.dtype == np.uint8
+        self.dtype = np.uint8 if uint8 else np.float32
+
+    def begin(self, seed: int | None = None) -> torch.Tensor:
+        self.total, self.length = 0.0, 0
+        return self._tensor(self.env.reset(seed=seed)[0])
+
+    def step(self, action: int) -> Step:
+        following, reward, terminated, truncated, _ = self.env.step(action)
+        self.total, self.length = self.total + float(reward), self.length + 1
+        total, length, reached = self.total, self.length, self._tensor(following)
+        done = terminated or truncated
+        return Step(
+            observation=self.begin() if done else reached,
+            next_observation=reached,
+            reward=torch.tensor([reward], dtype=torch.float32),
+            terminated=torch.tensor([terminated]),
+            truncated=torch.tensor([truncated and not terminated]),
+            done=torch.tensor([done]),
+            episode_return=torch.tensor([[total]], dtype=torch.float32),
+            episode_length=torch.tensor([length], dtype=torch.int32),
+        )
+
+    def _tensor(self, observation: Any) -> torch.Tensor:
+        return torch.from_numpy(np.array(observation, self.dtype)[None])
