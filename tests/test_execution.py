@@ -304,11 +304,11 @@ def test_no_call_runs_in_another_thread_while_one_compiles(in_mode, monkeypatch)
             calls.append(1)
             begun.set()
 
-    thread = threading.Thread(target=run)
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
     assert begun.wait(5)
 
-    def slow_backend(graph, inputs):
+    def slow_backend(graph, inputs, **options):
         before = len(calls)
         time.sleep(0.2)
         # One call may have been over, and not counted yet.
