@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -42,7 +42,7 @@ def main(argv: list[str]) -> int:
         with _command_line(argv):
             decorate(task)()
     except (HydraException, OmegaConfBaseException) as error:
-        raise UsageError(_in_one_sentence(error)) from None
+        raise UsageError(in_one_sentence(error)) from None
     if refused:
         raise refused[0]
     return 0
@@ -61,10 +61,9 @@ def train(config: Config, folder: Path, began: float) -> float:
 
 @contextlib.contextmanager
 def _command_line(argv: list[str]) -> Iterator[None]:
-    """What Hydra reads: the arguments, with an environment's parameters, which only its header
-    knows, marked as new; and that it is to raise errors instead of printing them."""
+    """What Hydra reads: the arguments, and that it is to raise errors instead of printing them."""
     arguments, environment = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
-    sys.argv = ["leanfast train", *(re.sub(r"^(env\.params\.)", r"++\1", arg) for arg in argv)]
+    sys.argv = ["leanfast train", *as_hydra_reads(argv)]
     os.environ["HYDRA_FULL_ERROR"] = "1"
     try:
         yield
@@ -76,7 +75,12 @@ def _command_line(argv: list[str]) -> Iterator[None]:
             os.environ["HYDRA_FULL_ERROR"] = environment
 
 
-def _in_one_sentence(error: Exception) -> str:
+def as_hydra_reads(argv: Sequence[str]) -> list[str]:
+    """The arguments, with an environment's parameters, which only its header knows, as new ones."""
+    return [re.sub(r"^(env\.params\.)", r"++\1", arg) for arg in argv]
+
+
+def in_one_sentence(error: Exception) -> str:
     """Hydra's words, which fill several lines, as one."""
     text = str(error)
     if choice := re.search(r"Could not find '([\w/]+)/([^']*)'", text):

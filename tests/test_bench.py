@@ -49,7 +49,7 @@ def test_every_face_and_peer_is_measured_in_the_same_run(capsys, tmp_path):
         (["--sizes", "0"], "--sizes must be"),
         (["--sizes", "many"], "--sizes must be"),
         (["--repeats", "0"], "--repeats must be"),
-        (["--seconds", "-1"], "--seconds above 0"),
+        (["--seconds", "-1"], "--seconds must be above 0"),
         (["--json", "nowhere/at/all.json"], "there is no folder"),
     ],
 )

@@ -9,11 +9,13 @@ from typing import Any
 
 @dataclass
 class Subject:
-    """Something to measure: `run(k)` does k rounds of `per_round` steps each."""
+    """Something to measure: `run(k)` does k rounds of `per_round` units each, and is done with them
+    when it returns."""
 
     labels: dict[str, Any]
     run: Callable[[int], None]
     per_round: int
+    unit: str = "steps"
     rounds: int = 1
     rates: list[float] = field(default_factory=list)
 
@@ -38,7 +40,7 @@ class Subject:
         median = statistics.median(self.rates)
         return {
             **self.labels,
-            "steps_per_s": median,
+            f"{self.unit}_per_s": median,
             "us_per_round": 1e6 * self.per_round / median,
             "min": min(self.rates),
             "max": max(self.rates),
@@ -53,3 +55,9 @@ def measure_in_turn(subjects: list[Subject], seconds: float, repeats: int) -> li
         for subject in subjects:
             subject.measure()
     return [subject.result() for subject in subjects]
+
+
+def ratio(rates: list[float], others: list[float]) -> dict[str, float]:
+    """How many times `others`, turn by turn: what slowed the machine down slowed both."""
+    ratios = [one / other for one, other in zip(rates, others, strict=True)]
+    return {"median": statistics.median(ratios), "min": min(ratios), "max": max(ratios)}
