@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 
 from leanfast import execution, probes
+from leanfast.arithmetic import arithmetic
 from leanfast.config import Config
 from leanfast.doctor import PACKAGES
 from leanfast.envs import simulator
@@ -27,7 +28,6 @@ log = logging.getLogger("leanfast")
 
 def run(config: Config, folder: Path, began: float) -> float:
     """Returns the mean return of the final evaluation."""
-    torch.set_num_threads(config.torch_threads)
     device = config.device
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -83,6 +83,7 @@ def _train(
     config: Config, device: str, mode: str, pipeline: Pipeline, journal: Journal, folder: Path
 ) -> Evaluation:
     with (
+        arithmetic(config.torch_threads),
         pipeline.envs(config) as envs,
         simulator.held_out(config.env, config.eval.episodes, config.seed) as held_out,
     ):

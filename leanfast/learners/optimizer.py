@@ -39,11 +39,11 @@ def step(
     elif decay:
         gradient = gradient + decay * params
     count = state["optimizer_steps"] + 1
-    mean = state["exp_avg"].lerp(gradient, 1 - BETAS[0])
-    square = state["exp_avg_sq"].lerp(gradient.square(), 1 - BETAS[1])
+    mean = once(state["exp_avg"].lerp(gradient, 1 - BETAS[0]))
+    square = once(state["exp_avg_sq"].lerp(gradient.square(), 1 - BETAS[1]))
     # 1 - beta^count, without the digits that it would lose at the first steps.
     mean_scale, square_scale = (once(-torch.expm1(count * math.log(beta))) for beta in BETAS)
-    changed = params - rate * (mean / mean_scale) / ((square / square_scale).sqrt() + EPS)
+    changed = once(params - rate * (mean / mean_scale) / ((square / square_scale).sqrt() + EPS))
     new = {"exp_avg": mean, "exp_avg_sq": square, "optimizer_steps": count}
     if "loss_scale" in state.keys():  # noqa: SIM118
         finite = gradient.isfinite().all()
