@@ -66,4 +66,4 @@ class Policy:
     def _precision(self, device: torch.device) -> contextlib.AbstractContextManager:
         if self.dtype is None:
             return contextlib.nullcontext()
-        return torch.autocast(device.type, self.dtype)
+        return torch.autocast(device.type, self.dtype, cache_enabled=False)
