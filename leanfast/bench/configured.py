@@ -56,16 +56,6 @@ def synchronize(device: str) -> None:
 
 
 @contextlib.contextmanager
-def torch_threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-@contextlib.contextmanager
 def empty_compiler_cache() -> Iterator[None]:
     """Whatever is compiled inside is compiled from nothing."""
     before = os.environ.get(CACHE)

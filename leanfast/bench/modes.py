@@ -17,13 +17,13 @@ from typing import Any
 
 import torch
 
+from leanfast.arithmetic import arithmetic
 from leanfast.bench.configured import (
     configured,
     device_of,
     empty_compiler_cache,
     modes_here,
     synchronize,
-    torch_threads,
 )
 from leanfast.bench.contenders import made_up
 from leanfast.bench.machine import describe
@@ -103,7 +103,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     if unknown := set(names) - set(here):
         raise UsageError(f"--modes has no {min(unknown)!r}; there are {', '.join(here)}")
     with ExitStack() as stack:
-        stack.enter_context(torch_threads(config.torch_threads))
+        stack.enter_context(arithmetic(config.torch_threads))
         stack.enter_context(empty_compiler_cache())
         envs = stack.enter_context(simulator(config.env, config.env.num_envs, config.seed))
         if len(envs.observation_shape) != 1:

@@ -15,7 +15,8 @@ from typing import Any
 
 import torch
 
-from leanfast.bench.configured import configured, device_of, modes_here, torch_threads
+from leanfast.arithmetic import arithmetic
+from leanfast.bench.configured import configured, device_of, modes_here
 from leanfast.bench.contenders import LEANRL, OURS, Contender, line_up
 from leanfast.bench.machine import describe
 from leanfast.bench.timing import Subject, measure_in_turn, ratio
@@ -46,7 +47,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     device = device_of(options.device)
     modes = chosen_modes(options.modes, device)
     rows = []
-    with torch_threads(options.torch_threads):
+    with arithmetic(options.torch_threads):
         for size in sizes:
             config = configured("experiment=equal_work", f"algo.batch_size={size}")
             rows += _measure(config, size, modes, device, options)
