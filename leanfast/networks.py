@@ -75,6 +75,13 @@ class Scale(nn.Module):
         return x / self.highest
 
 
+class ChannelsFirst(nn.Module):
+    """[B, height, width, channels] as convolutions take it."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.permute(0, 3, 1, 2)
+
+
 def action_values(
     observation: Sequence[int],
     actions: int,
@@ -86,8 +93,8 @@ def action_values(
     planes: bool = False,
     highest: float = 1.0,
 ) -> TensorDictModule:
-    """A network whose first weights depend on `seed` alone. `planes`: observations are uint8
-    planes, channels first, with values up to `highest`."""
+    """A network whose first weights depend on `seed` alone. `planes`: observations are planes;
+    `highest`: their values are whole numbers up to it."""
     convolve = options.type == "cnn" or (options.type == "auto" and planes)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -102,11 +109,19 @@ def action_values(
     return TensorDictModule(network, in_keys=["observation"], out_keys=["action_value"])
 
 
+def channels_last(observation: Sequence[int]) -> bool:
+    """Whether such planes are height x width x channels, as Gymnasium's images are. Nothing but
+    their shape says so: grey, color, or color with transparency, and larger than that each way."""
+    *_, height, width, channels = 0, 0, *observation
+    return len(observation) == 3 and channels <= 4 and channels < min(height, width)
+
+
 def cannot_convolve(observation: Sequence[int]) -> str | None:
     """Why network.type=cnn does not go with such observations, if it does not."""
-    if len(observation) == 3 and min(observation[1:]) >= 3:
+    size = observation[:2] if channels_last(observation) else observation[1:]
+    if len(observation) == 3 and min(size) >= 3:
         return None
-    return f"a cnn needs planes of 3x3 or more, channels first; observations are {observation}"
+    return f"a cnn needs planes of 3x3 or more; observations are {tuple(observation)}"
 
 
 def _body(
@@ -115,6 +130,9 @@ def _body(
     layers: list[nn.Module] = []
     if convolve:
         channels, *size = observation
+        if channels_last(observation):
+            layers.append(ChannelsFirst())
+            *size, channels = observation
         for outputs, kernel, stride in NATURE if min(size) >= NATURE_NEEDS else SMALL:
             layers += [nn.Conv2d(channels, outputs, kernel, stride), nn.ReLU()]
             channels, size = outputs, [(side - kernel) // stride + 1 for side in size]

@@ -16,8 +16,10 @@ from leanfast.config import (
     PRECISIONS,
     SCHEDULES,
     Config,
+    Env,
 )
 from leanfast.envs.checks import problems
+from leanfast.envs.registry import find
 
 
 def validate(config: Config) -> Iterator[str]:
@@ -25,6 +27,7 @@ def validate(config: Config) -> Iterator[str]:
     yield from _choices(config)
     yield from _ranges(config)
     yield from _learning(config)
+    yield from _pipeline(config)
     yield from _buffer(config)
     yield from problems(config.env)
 
@@ -36,12 +39,21 @@ def _learning(config: Config) -> Iterator[str]:
             f"algo.learning_starts is {algo.learning_starts}, so nothing is learned before "
             f"total_steps={config.total_steps}"
         )
+    envs = 1 if config.pipeline.name == "serial" else config.env.num_envs
+    if algo.learning_starts < config.total_steps <= algo.n_step * envs:
+        yield (
+            f"total_steps is {config.total_steps}, so nothing is learned; it must be more than "
+            f"{algo.n_step * envs}, algo.n_step={algo.n_step} steps of {envs} envs"
+        )
     if algo.batch_size != "auto" and algo.accumulate > 0 and algo.batch_size % algo.accumulate:
         yield (
             f"algo.batch_size is {algo.batch_size}, which algo.accumulate={algo.accumulate} does "
             "not divide"
         )
-    pipeline = config.pipeline.name
+
+
+def _pipeline(config: Config) -> Iterator[str]:
+    algo, pipeline = config.algo, config.pipeline.name
     if algo.updates_per_step is None and pipeline != "double_buffered":
         yield (
             "algo.updates_per_step is null, which leaves the pace to each thread; only "
@@ -52,6 +64,11 @@ def _learning(config: Config) -> Iterator[str]:
             f"execution.steps_per_graph is {config.execution.steps_per_graph}; pipeline=serial "
             "takes 1, since each update's batch comes from the host"
         )
+    if pipeline == "serial" and (agents := _agents(config.env)) > 1:
+        yield (
+            f"{config.env.label} has {agents} agents, but pipeline=serial steps a single Gymnasium "
+            "environment, which has one; pipeline=vectorized trains them"
+        )
     if pipeline != "double_buffered" and config.pipeline.chunk != 1:
         yield (
             f"pipeline.chunk is {config.pipeline.chunk}; only pipeline=double_buffered stores "
@@ -60,34 +77,39 @@ def _learning(config: Config) -> Iterator[str]:
 
 
 def _buffer(config: Config) -> Iterator[str]:
-    algo, lanes = config.algo, _lanes(config)
-    size, steps = f"algo.buffer_size={algo.buffer_size}", algo.buffer_size // lanes
+    algo = config.algo
     if algo.batch_size != "auto" and algo.batch_size > algo.buffer_size:
-        yield f"algo.batch_size is {algo.batch_size}, more than {size}"
-    of = f"keeps {steps} steps of each of {lanes} agents in all envs (env.num_envs)"
-    if lanes > algo.buffer_size:
-        yield (
-            f"env.num_envs is {config.env.num_envs}, more than {size} transitions, which must "
-            "hold a step of every env"
-        )
-    elif algo.n_step >= steps:
-        yield f"algo.n_step is {algo.n_step}, but {size} {of}; they must be more than algo.n_step"
-    elif config.pipeline.chunk > steps:
-        yield f"pipeline.chunk is {config.pipeline.chunk}, but {size} {of}"
+        yield f"algo.batch_size is {algo.batch_size}, more than algo.buffer_size={algo.buffer_size}"
+    yield from why_not(algo.buffer_size, _lanes(config), algo.n_step, config.pipeline.chunk)
+
+
+def why_not(buffer_size: int, lanes: int, n_step: int, chunk: int = 1) -> Iterator[str]:
+    """One sentence for each reason why a ring of `buffer_size` transitions cannot be."""
+    steps, each = buffer_size // lanes, f"each of {lanes} lanes (envs times agents)"
+    if steps < 1:
+        yield f"algo.buffer_size is {buffer_size}; it must be at least {lanes}, one step of {each}"
+        return
+    for name, value in (("algo.n_step", n_step), ("pipeline.chunk", chunk)):
+        if value > steps:
+            yield (
+                f"{name} is {value}, more than the {steps} steps that algo.buffer_size="
+                f"{buffer_size} holds of {each}; it must be at most {steps}, or "
+                f"algo.buffer_size at least {value * lanes}"
+            )
 
 
 def _lanes(config: Config) -> int:
     """Agents in all envs."""
-    env = config.env
     if config.pipeline.name == "serial":
         return 1
-    from leanfast.envs.registry import find
+    return max(1, config.env.num_envs) * _agents(config.env)
 
+
+def _agents(env: Env) -> int:
     try:
-        agents = 1 if env.id else find(env.label).spec(env.params)["agents"]
+        return 1 if env.id else int(find(env.label).spec(env.params)["agents"])
     except (ValueError, TypeError):
-        agents = 1  # what is wrong is said elsewhere
-    return max(1, env.num_envs) * agents
+        return 1  # what is wrong is said elsewhere
 
 
 def _choices(config: Config) -> Iterator[str]:

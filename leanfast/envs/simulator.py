@@ -207,14 +207,14 @@ class GymnasiumSimulator(Lanes):
     def __init__(self, env: config.Env, num_envs: int, seed: int):
         made = vectorized(env, num_envs)
         try:
-            self.batch = GymnasiumBatch(made, seed=_folded(seed, num_envs))
+            self.batch = GymnasiumBatch(made, seed=folded(seed, num_envs))
             super().__init__(env, num_envs, self.batch.spec)
         except Exception:
             made.close()
             raise
 
     def reset(self, seed: int) -> Step:
-        return _step(self.batch.reset(_folded(seed, self.num_envs)))
+        return _step(self.batch.reset(folded(seed, self.num_envs)))
 
     def send(self, actions: torch.Tensor) -> None:
         self.batch.send(self._taken(actions))
@@ -240,7 +240,7 @@ def _step(batch: Batch) -> Step:
     )
 
 
-def _folded(seed: int, num_envs: int) -> int:
+def folded(seed: int, num_envs: int) -> int:
     if seed + num_envs <= SEEDS:
         return seed
     return randomness.key(seed, FOLD) % (SEEDS - num_envs)

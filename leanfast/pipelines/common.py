@@ -11,6 +11,7 @@ from tensordict import TensorDict
 
 from leanfast.config import Config
 from leanfast.envs.simulator import Step
+from leanfast.errors import RunError
 from leanfast.evaluation import Evaluation
 from leanfast.execution import Accelerated, accelerate
 from leanfast.learners.dqn import DQN
@@ -38,7 +39,7 @@ class Every:
 
 class Credit:
     """Updates owed for env steps: `ratio` for each after the first `start`, counted exactly and
-    paid `updates_at_a_time`."""
+    paid `updates_at_a_time`; what is less is owed on, also at the end of a run."""
 
     def __init__(self, ratio: float, start: int, updates_at_a_time: int):
         exact = Fraction(str(ratio)) / updates_at_a_time
@@ -46,20 +47,10 @@ class Credit:
         self.start, self.updates_at_a_time, self.paid = start, updates_at_a_time, 0
 
     def due(self, env_steps: int) -> int:
-        """How many times to update now, `updates_at_a_time` each; counts them as paid."""
+        """How many times to update by then, `updates_at_a_time` each; counts them as paid."""
         due = max(0, (env_steps - self.start) * self.numerator // self.denominator - self.paid)
         self.paid += due
         return due
-
-
-class Unlimited:
-    """After `start` env steps there is always another update to make."""
-
-    def __init__(self, start: int):
-        self.start = start
-
-    def due(self, env_steps: int) -> int:
-        return int(env_steps > self.start)
 
 
 @dataclass
@@ -88,8 +79,12 @@ class Training:
         self._accelerated: list[Accelerated] = []
 
     @property
+    def env_steps(self) -> int:
+        return self.journal.env_steps
+
+    @property
     def goes_on(self) -> bool:
-        return self.journal.env_steps < self.config.total_steps
+        return self.env_steps < self.config.total_steps
 
     @property
     def starts(self) -> int:
@@ -97,10 +92,9 @@ class Training:
         complete = self.config.algo.n_step * self.ring.lanes // self.learner.agents
         return max(self.config.algo.learning_starts, complete)
 
-    def credit(self) -> "Credit | Unlimited":
-        ratio = self.config.algo.updates_per_step
-        if ratio is None:
-            return Unlimited(self.starts)
+    def credit(self) -> Credit:
+        """For algo.updates_per_step; where it is null, nothing is ever owed."""
+        ratio = self.config.algo.updates_per_step or 0
         return Credit(ratio, self.starts, self.config.execution.steps_per_graph)
 
     def accelerate(self, fn: Callable, *static: TensorDict) -> Accelerated:
@@ -161,21 +155,31 @@ class Training:
         self.journal.learned(times, metrics, started=self._learn.settled)
 
     def stepped(self, step: Step) -> None:
-        """Counts a step of the envs, or a chunk of them, and evaluates and reports where due."""
+        """Counts a step of the envs, or a chunk of them."""
         self.journal.stepped(step)
-        now = self.journal.env_steps
-        if self._to_evaluate.due(now):
-            self.journal.evaluate(self.greedy)
-        if self._to_log.due(now) or not self.goes_on:
-            self.check()
-            self.journal.write(self.learner.state)
 
-    def check(self) -> None:
-        """Waits for the device, and ends the run where a number was not finite."""
+    def report(self) -> None:
+        """Evaluates and writes a row where that is due, once the updates for all that was counted
+        are made. A number that is not finite then ends the run."""
+        now, last = self.env_steps, not self.goes_on
+        to_log, to_evaluate = self._to_log.due(now) or last, self._to_evaluate.due(now)
+        if not (to_log or to_evaluate):
+            return
+        fault = self._fault()
+        if to_evaluate and not fault:
+            self.journal.evaluate(self.greedy)
+        if to_log or fault:
+            self.journal.write(self.learner.state)
+        if fault:
+            raise fault
+
+    def _fault(self) -> RunError | None:
+        """Waits for the device."""
         for name in ("faulty_rows", "faulty_batch"):
-            fault = self.learner.state.get(name)
-            if fault is not None and int(fault["env_steps"]) != NEVER:
-                raise leave_on_disk(self.folder, name, fault, self.config.seed)
+            fault = self.learner.state[name]
+            if int(fault["env_steps"]) != NEVER:
+                return leave_on_disk(self.folder, name, fault, self.config.seed)
+        return None
 
     def _rows_like(self) -> TensorDict:
         steps, lanes, device = self.steps, self.ring.lanes, self.learner.device

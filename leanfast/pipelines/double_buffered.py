@@ -1,29 +1,35 @@
 """An actor thread steps the envs with one of two CPU copies of the policy, while the learner, in
 the main thread, refreshes the other and swaps the pointer.
 
-Transitions cross in chunks of pipeline.chunk steps, in pinned memory: the actor fills one chunk
-while the learner stores the other. Where algo.updates_per_step is null, neither waits for the
-other's pace; where it is a number, the learner pays it exactly, chunk by chunk.
+Transitions cross in chunks of pipeline.chunk steps: the actor fills one while the learner stores
+the other. Where algo.updates_per_step is null, neither waits for the other's pace; where it is a
+number, the learner pays it exactly, chunk by chunk.
 """
+
+from collections.abc import Iterable
 
 from leanfast.envs.simulator import Simulator
 from leanfast.pipelines.actor import Actor
-from leanfast.pipelines.common import Training, outcome
+from leanfast.pipelines.common import Training
 
 
 def train(training: Training, envs: Simulator) -> None:
-    device = training.learner.device
     store, learn = training.store(), training.learn()
-    credit, owed = training.credit(), 0
+    credit = training.credit()
+
+    def turns(actor: Actor) -> Iterable[object]:
+        if training.config.algo.updates_per_step is not None:
+            return range(credit.due(training.env_steps))
+        begun = training.env_steps > training.starts
+        return actor.until_the_next_chunk() if begun and training.goes_on else ()
+
     with Actor(training, envs) as actor:
         while training.goes_on:
-            chunk = actor.chunk(wait=owed == 0)
-            if chunk is not None:
-                observation, action = chunk.step.observation.to(device), chunk.action.to(device)
-                store(observation, action, *outcome(chunk.step, device))
-                training.stepped(chunk.step)
-                actor.give_back(chunk)
-            owed = credit.due(training.journal.env_steps)
-            for _ in range(owed):
+            chunk = actor.next_chunk()
+            store(*chunk.on(training.learner.device))
+            training.stepped(chunk.step)
+            actor.give_back(chunk)
+            for _ in turns(actor):
                 training.learned(learn())
                 actor.refresh_policy()
+            training.report()

@@ -6,7 +6,7 @@ import gymnasium
 import numpy as np
 import torch
 
-from leanfast.envs.simulator import Step
+from leanfast.envs.simulator import Step, folded
 from leanfast.pipelines.common import Training, outcome
 from leanfast.replay.host import Prefetch
 
@@ -14,13 +14,13 @@ CPU = torch.device("cpu")
 
 
 def train(training: Training, env: gymnasium.Env) -> None:
-    config, device = training.config, training.learner.device
+    device = training.learner.device
     act = training.act()
     observe, update, remember, draw = training.parts()
     batches = Prefetch(draw, device)
     credit = training.credit()
     episode = Episode(env)
-    observation = episode.begin(seed=config.seed)
+    observation = episode.begin(folded(training.config.seed, 1))
     while training.goes_on:
         action = act(observation.to(device)).cpu()
         step = episode.step(int(action))
@@ -29,8 +29,9 @@ def train(training: Training, env: gymnasium.Env) -> None:
         remember(*fields)
         observation = step.observation
         training.stepped(step)
-        for _ in range(credit.due(training.journal.env_steps)):
+        for _ in range(credit.due(training.env_steps)):
             training.learned(update(batches.next()))
+        training.report()
 
 
 class Episode:
@@ -46,16 +47,16 @@ class Episode:
         return self._tensor(self.env.reset(seed=seed)[0])
 
     def step(self, action: int) -> Step:
-        following, reward, terminated, truncated, _ = self.env.step(action)
-        self.total, self.length = self.total + float(reward), self.length + 1
+        following, paid, ended, cut, _ = self.env.step(action)
+        reward, terminated, done = float(paid), bool(ended), bool(ended or cut)
+        self.total, self.length = self.total + reward, self.length + 1
         total, length, reached = self.total, self.length, self._tensor(following)
-        done = terminated or truncated
         return Step(
             observation=self.begin() if done else reached,
             next_observation=reached,
             reward=torch.tensor([reward], dtype=torch.float32),
             terminated=torch.tensor([terminated]),
-            truncated=torch.tensor([truncated and not terminated]),
+            truncated=torch.tensor([done and not terminated]),
             done=torch.tensor([done]),
             episode_return=torch.tensor([[total]], dtype=torch.float32),
             episode_length=torch.tensor([length], dtype=torch.int32),

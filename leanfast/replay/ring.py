@@ -2,15 +2,12 @@
 place by functions that capture and compile."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from tensordict import TensorDict
 
 from leanfast import randomness
-
-LARGEST = 2**31  # transitions: what randomness.integers draws from
 
 
 @dataclass(frozen=True)
@@ -158,49 +155,3 @@ class Ring:
 def _stored(x: torch.Tensor) -> torch.Tensor:
     """x, for a compiler to compute once and not anew at each use: see randomness._mix."""
     return x.as_strided(x.shape, x.stride())
-
-
-def why_not(buffer_size: int, lanes: int, n_step: int, chunk: int = 1) -> Iterator[str]:
-    """One sentence for each reason why a ring of `buffer_size` transitions cannot be."""
-    steps, each = buffer_size // lanes, f"each of {lanes} lanes (envs times agents)"
-    if steps < 1:
-        yield f"algo.buffer_size is {buffer_size}; it must be at least {lanes}, one step of {each}"
-        return
-    for name, value in (("algo.n_step", n_step), ("pipeline.chunk", chunk)):
-        if value > steps:
-            yield (
-                f"{name} is {value}, more than the {steps} steps that algo.buffer_size="
-                f"{buffer_size} holds of {each}; it must be at most {steps}, or "
-                f"algo.buffer_size at least {value * lanes}"
-            )
-    if buffer_size > LARGEST:
-        yield f"algo.buffer_size is {buffer_size}; it must be at most {LARGEST}"
-
-
-def allocate(capacity: int, row: TensorDict) -> TensorDict:
-    """An empty ring for rows with the keys, shapes, dtypes and device of `row`."""
-    return TensorDict(
-        {
-            "data": torch.zeros_like(row).expand(capacity).clone(),
-            "cursor": torch.zeros((), dtype=torch.int64, device=row.device),
-            "size": torch.zeros((), dtype=torch.int64, device=row.device),
-        }
-    )
-
-
-def extend(ring: TensorDict, rows: TensorDict) -> None:
-    """Puts rows in the place of the oldest; there are at most as many as the ring holds."""
-    data, cursor, count = ring["data"], ring["cursor"], rows.batch_size[0]
-    capacity = data.batch_size[0]
-    at = (cursor + torch.arange(count, device=cursor.device)) % capacity
-    for name in data.keys():  # noqa: SIM118
-        data[name].index_copy_(0, at, rows[name])
-    cursor.copy_((cursor + count) % capacity)
-    ring["size"].copy_((ring["size"] + count).clamp(max=capacity))
-
-
-def sample(ring: TensorDict, count: int, key: torch.Tensor, counter: torch.Tensor) -> TensorDict:
-    """`count` rows, each drawn uniformly; the same key and counter draw the same places."""
-    at = randomness.integers(randomness.bits(key, counter, count), ring["size"])
-    data = ring["data"]
-    return TensorDict({name: data[name][at] for name in data.keys()}, [count])  # noqa: SIM118

@@ -132,7 +132,7 @@ class Journal:
             "gpu": {"util_mean": None, "util_auc_s": None, "seconds_per_million_steps": None},
             "status": status,
         }
-        text = json.dumps({name: _rounded(value) for name, value in summary.items()}, indent=2)
+        text = json.dumps(_rounded(summary), indent=2)
         (self.folder / "summary.json").write_text(text + "\n")
         return summary
 
@@ -167,4 +167,6 @@ def _short(value: Any) -> Any:
 
 
 def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _rounded(one) for name, one in value.items()}
     return round(value, 4) if isinstance(value, float) else value

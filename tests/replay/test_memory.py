@@ -6,7 +6,7 @@ import torch
 from leanfast.errors import UsageError
 from leanfast.replay import memory
 from leanfast.replay.memory import check_memory, free_memory, largest_that_fits
-from leanfast.replay.ring import Ring, why_not
+from leanfast.replay.ring import Ring
 
 SNAKE = Ring(1562, 64, (3, 12, 12), torch.uint8, 3, 0.99, 10_000)
 CARTPOLE = Ring(125, 80, (4,), torch.float32, 1, 0.99, 500)
@@ -65,43 +65,3 @@ def test_memory_that_torch_keeps_counts_as_free():
     assert before - free_memory("cuda") == pytest.approx(2**28, rel=0.2)
     del block
     assert free_memory("cuda") == pytest.approx(before, rel=0.05)
-
-
-@pytest.mark.parametrize(
-    ("buffer_size", "lanes", "n_step", "chunk", "words"),
-    [
-        (
-            240,
-            80,
-            5,
-            1,
-            "algo.n_step is 5, more than the 3 steps that algo.buffer_size=240 holds of each of 80 "
-            "lanes (envs times agents); it must be at most 3, or algo.buffer_size at least 400",
-        ),
-        (
-            240,
-            80,
-            1,
-            64,
-            "pipeline.chunk is 64, more than the 3 steps that algo.buffer_size=240 holds of each "
-            "of 80 lanes (envs times agents); it must be at most 3, or algo.buffer_size at least "
-            "5120",
-        ),
-        (
-            79,
-            80,
-            1,
-            1,
-            "algo.buffer_size is 79; it must be at least 80, one step of each of 80 lanes (envs "
-            "times agents)",
-        ),
-        (2**31 + 1, 80, 1, 1, "algo.buffer_size is 2147483649; it must be at most 2147483648"),
-    ],
-)
-def test_a_ring_that_cannot_be_is_refused_in_a_sentence(buffer_size, lanes, n_step, chunk, words):
-    assert list(why_not(buffer_size, lanes, n_step, chunk)) == [words]
-
-
-@pytest.mark.parametrize("sizes", [(240, 80, 3), (80, 80, 1), (1, 1, 1), (2**31, 1, 1)])
-def test_a_ring_that_can_be_is_not_refused(sizes):
-    assert list(why_not(*sizes)) == []
