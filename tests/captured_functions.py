@@ -3,9 +3,11 @@ what it does in eager mode. Add yours to FUNCTIONS."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
+from captured_training import of_training
 from dqn_cases import learner, of, rows, transitions
 from tensordict import TensorDict, TensorDictBase
 
@@ -121,6 +123,11 @@ def _learn(device: str) -> Captured:
     return Captured(learn, (ours.state, storage), inputs)
 
 
+def _of_training(pipeline: str, name: str, device: str) -> Captured:
+    made, inputs = of_training(pipeline, name, device)
+    return Captured(made._fn, made._static, inputs)
+
+
 FUNCTIONS: dict[str, Callable[[str], Captured]] = {
     "act": _act,
     "observe": _observe,
@@ -128,6 +135,15 @@ FUNCTIONS: dict[str, Callable[[str], Captured]] = {
     "update_with_everything": _update_with_everything,
     "store": _store,
     "learn": _learn,
+    **{
+        f"{pipeline}_{name}": partial(_of_training, pipeline, name)
+        for pipeline, names in {
+            "vectorized": ("act", "store", "learn"),
+            "double_buffered": ("store",),
+            "serial": ("observe", "update"),
+        }.items()
+        for name in names
+    },
 }
 
 

@@ -5,6 +5,14 @@ import torch
 from capture import install
 from captured_functions import FUNCTIONS, first_difference
 
+from leanfast.arithmetic import arithmetic
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    with arithmetic(threads=1):
+        yield
+
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_captured_functions_compute_what_they_do_in_eager_mode(name, monkeypatch):
