@@ -18,19 +18,19 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from leanfast.config import Config, load
-from leanfast.errors import UsageError
+from leanfast.errors import RunError, UsageError
 from leanfast.paths import conf_dir
 
 
 def main(argv: list[str]) -> int:
-    refused: list[UsageError] = []
+    refused: list[UsageError | RunError] = []
 
     def task(values: DictConfig) -> float | None:
         began = time.perf_counter()  # checking a configuration may build an environment
         try:
             config = load(cast(dict[str, Any], OmegaConf.to_container(values, resolve=True)))
             return train(config, Path(HydraConfig.get().runtime.output_dir), began)
-        except UsageError as error:
+        except (UsageError, RunError) as error:
             # A sweep wants to know which of its jobs failed; a single run's user only why.
             if HydraConfig.get().mode == RunMode.MULTIRUN:
                 raise
