@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from leanfast.config import Network
-from leanfast.networks import action_values, cannot_convolve
+from leanfast.networks import action_values, cannot_convolve, channels_last
 
 
 def network(
@@ -61,6 +61,42 @@ def test_planes_reach_the_network_as_numbers_up_to_1():
     torch.testing.assert_close(made.module(planes), expected)
 
 
+@pytest.mark.parametrize("options", [{}, {"normalize": True}, {"dueling": True}])
+def test_an_image_with_its_channels_last_is_convolved_as_with_its_channels_first(options):
+    made = network((96, 90, 3), planes=True, highest=255, **options)
+    first = network((3, 96, 90), planes=True, highest=255, **options)
+    assert [c.in_channels for c in layers(made, nn.Conv2d)] == [3, 32, 64]
+    first.load_state_dict(
+        {
+            name: value.permute(2, 0, 1) if value.shape == (96, 90, 3) else value
+            for name, value in zip(first.state_dict(), made.state_dict().values(), strict=True)
+        }
+    )
+    image = torch.randint(256, (2, 5, 96, 90, 3), dtype=torch.uint8)
+    expected = first.module(image.permute(0, 1, 4, 2, 3))
+    assert made.module(image).shape == (2, 5, 3)
+    torch.testing.assert_close(made.module(image), expected)
+
+
+@pytest.mark.parametrize(
+    ("shape", "last"),
+    [
+        ((96, 96, 3), True),
+        ((84, 84, 1), True),
+        ((10, 10, 4), True),
+        ((3, 96, 96), False),
+        ((4, 84, 84), False),
+        ((3, 12, 12), False),
+        ((4, 3, 3), False),
+        ((210, 160, 12), False),
+        ((96, 3), False),
+        ((3,), False),
+    ],
+)
+def test_channels_are_last_where_they_are_few_and_the_image_is_larger(shape, last):
+    assert channels_last(shape) == last
+
+
 def test_a_dueling_network_has_a_states_value_as_the_mean_over_its_actions():
     made = network(dueling=True).module
     observation = torch.randn(5, 4, generator=torch.Generator().manual_seed(1))
@@ -89,3 +125,4 @@ def test_the_callers_random_numbers_are_left_alone():
 def test_a_cnn_needs_planes(shape):
     assert "a cnn needs planes" in cannot_convolve(shape)
     assert cannot_convolve((1, 3, 3)) is None
+    assert cannot_convolve((3, 3, 1)) is None

@@ -6,8 +6,12 @@ import time
 from fractions import Fraction
 
 import breaking_env  # noqa: F401, registers environments
+import gymnasium
+import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Box, Discrete
+from torch import nn
 from training_cases import config, no_evaluation, train
 
 from leanfast.errors import RunError, UsageError
@@ -77,6 +81,34 @@ def test_solved_at_is_the_first_evaluation_that_reached_the_mark(tmp_path):
     times = [float(row["train_s"]) for row in rows_of(tmp_path)]
     assert times[0] < journal.solved_at_s <= times[1] + 1e-6
     assert json.loads((tmp_path / "summary.json").read_text())["solved_at_s"] is not None
+
+
+class Images(gymnasium.Env):
+    """Shows an image, height by width by color, that is one step brighter at each step."""
+
+    observation_space, action_space = Box(0, 255, (14, 12, 3), np.uint8), Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        self.image = np.zeros((14, 12, 3), np.uint8)
+        return self.image.copy(), {}
+
+    def step(self, action):
+        self.image += 1
+        return self.image.copy(), 1.0, bool(self.image[0, 0, 0] == 20), False, {}
+
+
+gymnasium.register("Images-v0", Images, disable_env_checker=True)
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_gymnasiums_images_are_stored_as_bytes_and_convolved_by_color(pipeline, tmp_path):
+    options = {"env__name": None, "env__id": "Images-v0", "env__threads": None}
+    training = train(tmp_path, pipeline=pipeline, **options, network__type="auto", total_steps=200)
+    (convolution,) = (x for x in training.learner.network.modules() if isinstance(x, nn.Conv2d))
+    assert convolution.in_channels == 3
+    frames = training.replay["frames"]
+    assert (frames.dtype, frames.shape[2:]) == (torch.uint8, (14, 12, 3))
+    assert training.journal.updates == {"double_buffered": 12}.get(pipeline, 10)
 
 
 BROKEN = [
