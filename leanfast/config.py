@@ -45,6 +45,7 @@ class Epsilon:
     end: float
     steps: int
     ladder: float | None
+    hold: int = 1
 
 
 @dataclass(frozen=True)

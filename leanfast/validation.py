@@ -168,6 +168,7 @@ def _ranges(config: Config) -> Iterator[str]:
         ("algo.epsilon.start", algo.epsilon.start, 0, 1),
         ("algo.epsilon.end", algo.epsilon.end, 0, 1),
         ("algo.epsilon.steps", algo.epsilon.steps, 1, 2**62),
+        ("algo.epsilon.hold", algo.epsilon.hold, 1, 1_000_000),
         *((f"network.hidden[{i}]", size, 1, 65536) for i, size in enumerate(config.network.hidden)),
         ("pipeline.chunk", config.pipeline.chunk, 1, 2**20),
         ("execution.steps_per_graph", config.execution.steps_per_graph, 1, 64),

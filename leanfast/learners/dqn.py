@@ -37,7 +37,7 @@ class DQN:
     ):
         self.network, self.options, self.total_steps = network, options, total_steps
         self.agents = agents
-        self.policy = Policy(network.module, options.epsilon, precision)
+        self.policy = Policy(network.module, options.epsilon, agents, precision)
         params = self.policy.flat.params
         self.device = params.device
 

@@ -17,8 +17,8 @@ AUTOCAST = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Policy:
-    def __init__(self, module: nn.Module, epsilon: Epsilon, precision: str):
-        self.flat, self.epsilon = Flat(module), epsilon
+    def __init__(self, module: nn.Module, epsilon: Epsilon, agents: int, precision: str):
+        self.flat, self.epsilon, self.agents = Flat(module), epsilon, agents
         self.dtype = AUTOCAST[precision]
         self.normalizer = {
             name: f"observation_{name.rpartition('.')[2]}" for name, _ in module.named_buffers()
@@ -37,7 +37,9 @@ class Policy:
         """Epsilon-greedy actions, one for each lane; writes nothing."""
         values = self.values(state, state["params"], observation)  # [lanes, actions]
         lanes, actions = values.shape
-        draws = randomness.bits(state["exploring_key"], state["env_steps"], 2 * lanes)
+        # The same draws for epsilon.hold steps: who explores keeps its random action for so long.
+        held = state["env_steps"] // (self.epsilon.hold * (lanes // self.agents))
+        draws = randomness.bits(state["exploring_key"], held, 2 * lanes)
         epsilon = epsilons(state["epsilon"], self.epsilon, lanes)
         explore = randomness.unit(draws[:lanes]) < epsilon
         random = randomness.integers(draws[lanes:], actions)

@@ -65,3 +65,15 @@ def test_two_steps_explore_differently_and_another_seed_differently_again():
     assert not torch.equal(first, second)
     assert not torch.equal(first, actions(2)[0])
     assert torch.equal(first, actions(1)[0])
+
+
+def test_a_random_action_is_kept_for_as_many_steps_as_asked():
+    ours = learner(agents=2, epsilon=Epsilon(start=1.0, end=1.0, steps=1, ladder=None, hold=3))
+    taken = []
+    for _ in range(9):
+        taken.append(ours.act(ours.state, torch.zeros(64, 4)))
+        ours.policy.advance(ours.state, 32)
+    runs = [taken[i : i + 3] for i in range(0, 9, 3)]
+    assert all(torch.equal(first, other) for first, *others in runs for other in others)
+    assert not torch.equal(taken[0], taken[3])
+    assert not torch.equal(taken[3], taken[6])
