@@ -1,4 +1,8 @@
-"""The textbook's loop: one Gymnasium environment, one Python loop, the replay on the host."""
+"""The textbook's loop: one Gymnasium environment, one Python loop, the replay on the host.
+
+With CUDA, the next batch crosses while this one is used (replay.host.Crossing); everything else
+waits for its own copies, and one thread makes them all, so that no capture meets another call.
+"""
 
 from typing import Any
 

@@ -233,6 +233,45 @@ def test_a_copy_that_the_actor_uses_is_never_written(tmp_path):
         assert float(policies.copies[policies.current][0][0]) == 304
 
 
+class Arrival:
+    """In the place of a CUDA event, which happens once somebody waits for it."""
+
+    def record(self):
+        self.there = False
+
+    def query(self):
+        return self.there
+
+    def synchronize(self):
+        self.there = True
+
+
+def test_on_a_device_a_copy_is_used_once_it_is_there_and_waited_for_before_a_chunk_is(tmp_path):
+    with training_of(tmp_path, config(**PIPELINE)) as training:
+        policies, change = policies_of(training)
+        policies._there = arrival = Arrival()
+        used = []
+        policies._act = lambda observation, params: used.append(float(params[0]))
+        policies.copies[0][0].fill_(-1)
+        for number in (1, 2):
+            change(number)
+            policies.refresh()
+            policies.act(None)
+        policies.settle()
+        policies.act(None)
+        change(3)
+        policies.refresh()
+        policies.act(None)
+        arrival.synchronize()
+        policies.refresh()
+        policies.act(None)
+        # While 1 was under way, 2 was not begun.
+        assert used == [-1, -1, 1, 1, 3]
+        policies.settle()
+        policies.act(None)
+        assert used[-1] == 3
+
+
 def test_the_copies_follow_the_learner_to_its_last_weights(tmp_path, monkeypatch):
     made = []
     plain = Actor.__init__
