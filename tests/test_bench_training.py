@@ -87,16 +87,17 @@ def test_every_mode_has_a_row_and_says_why_it_was_not_measured(capsys):
     }
 
 
-def test_pipelines_take_turns_and_are_compared_with_serial(capsys, monkeypatch):
+def test_pipelines_take_turns_and_are_compared_with_the_eager_serial_one(capsys, monkeypatch):
     trained = []
 
     def train(overrides):
         (name,) = [one.removeprefix("pipeline=") for one in overrides if "pipeline=" in one]
-        trained.append(name)
-        rate = {"serial": 100.0, "vectorized": 700.0}[name]
+        eager = "execution.mode=eager" in overrides
+        trained.append((name, eager))
+        rate = {"serial": 100.0, "vectorized": 700.0}[name] * (1 if eager else 2)
         return {
             "device": "cpu",
-            "execution": {"effective": "eager"},
+            "execution": {"effective": "eager" if eager else "compile"},
             "env_steps": 1000,
             "updates": 100,
             "env_steps_per_s": rate,
@@ -108,10 +109,12 @@ def test_pipelines_take_turns_and_are_compared_with_serial(capsys, monkeypatch):
     monkeypatch.setattr(pipelines, "train", train)
     chosen = ["--pipelines", "serial,vectorized", "--repeats", "2", "--json"]
     result = printed(capsys, "pipelines", *chosen)
-    assert trained == ["serial", "vectorized"] * 2
-    serial, vectorized = result["rows"]
-    assert (serial["num_envs"], vectorized["num_envs"]) == (1, 16)
-    assert vectorized["times_serial"]["median"] == 7
+    assert trained == [("serial", True), ("serial", False), ("vectorized", False)] * 2
+    base, serial, vectorized = result["rows"]
+    assert [row["num_envs"] for row in result["rows"]] == [1, 1, 80]
+    assert [row["execution"] for row in result["rows"]] == ["eager", "compile", "compile"]
+    assert (base["times_serial"]["median"], serial["times_serial"]["median"]) == (1, 2)
+    assert vectorized["times_serial"]["median"] == 14
     assert vectorized["updates_per_env_step"] == 0.1
 
 
