@@ -46,9 +46,12 @@ class Gate:
             if me in self._running:
                 raise RuntimeError("cannot compile or capture inside execution.quiet()")
             self._waiting += 1
-            while self._alone is not None or self._running:
-                self._changed.wait()
-            self._waiting -= 1
+            try:
+                while self._alone is not None or self._running:
+                    self._changed.wait()
+            finally:  # Ctrl-C may end the wait, and others wait for who waits
+                self._waiting -= 1
+                self._changed.notify_all()
             self._alone = me
         try:
             yield

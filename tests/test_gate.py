@@ -87,3 +87,25 @@ def test_what_would_wait_for_itself_is_an_error():
     with gate.alone(), pytest.raises(RuntimeError, match="called another"):
         enter_alone(gate)
     enter_alone(gate)
+
+
+def test_who_was_interrupted_while_waiting_holds_nobody_up(monkeypatch):
+    gate, leave = Gate(), threading.Event()
+
+    def stay():
+        with gate:
+            leave.wait(5)
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    staying = in_thread(stay)
+    while not gate._running:
+        pass
+    with monkeypatch.context() as patch:
+        patch.setattr(gate._changed, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            enter_alone(gate)
+    assert in_thread(lambda: enter(gate)).wait(5)
+    leave.set()
+    assert staying.wait(5)
