@@ -95,7 +95,8 @@ def action_values(
 ) -> TensorDictModule:
     """A network whose first weights depend on `seed` alone. `planes`: observations are planes;
     `highest`: their values are whole numbers up to it."""
-    convolve = options.type == "cnn" or (options.type == "auto" and planes)
+    fit = planes and not cannot_convolve(observation)
+    convolve = options.type == "cnn" or (options.type == "auto" and fit)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         body, width = _body(observation, options, convolve)
@@ -112,7 +113,7 @@ def action_values(
 def channels_last(observation: Sequence[int]) -> bool:
     """Whether such planes are height x width x channels, as Gymnasium's images are. Nothing but
     their shape says so: grey, color, or color with transparency, and larger than that each way."""
-    *_, height, width, channels = 0, 0, *observation
+    *_, height, width, channels = 0, 0, 0, *observation
     return len(observation) == 3 and channels <= 4 and channels < min(height, width)
 
 

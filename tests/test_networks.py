@@ -54,6 +54,10 @@ def test_small_planes_get_a_smaller_one_and_an_mlp_flattens_them():
     assert made.module(planes).shape == flat.module(planes).shape == (5, 3)
 
 
+def test_planes_too_small_to_convolve_are_flattened():
+    assert not layers(network((3, 2, 12), planes=True), nn.Conv2d)
+
+
 def test_planes_reach_the_network_as_numbers_up_to_1():
     made = network((3, 12, 12), type="mlp", planes=True, highest=255)
     planes = torch.randint(256, (5, 3, 12, 12), dtype=torch.uint8)
@@ -91,6 +95,7 @@ def test_an_image_with_its_channels_last_is_convolved_as_with_its_channels_first
         ((210, 160, 12), False),
         ((96, 3), False),
         ((3,), False),
+        ((), False),
     ],
 )
 def test_channels_are_last_where_they_are_few_and_the_image_is_larger(shape, last):
