@@ -58,13 +58,6 @@ class Policy:
         other.flat.module = copy.deepcopy(self.flat.module)
         return other
 
-    def copy_of(self, state: TensorDict) -> TensorDict:
-        """What act() and advance() need of a state, on the CPU."""
-        names = (*POLICY, "epsilon", "env_steps", "exploring_key")
-        return TensorDict(
-            {name: state[name].detach().cpu().clone() for name in names if name in state.keys()}  # noqa: SIM118
-        )
-
     def _precision(self, device: torch.device) -> contextlib.AbstractContextManager:
         if self.dtype is None:
             return contextlib.nullcontext()

@@ -71,7 +71,7 @@ class Policies:
             policy.advance(own, num_envs)
             return actions
 
-        own = policy.copy_of(learner.state).select(*OWN)
+        own = TensorDict({name: learner.state[name].cpu().clone() for name in OWN})
         self._act = training.accelerate_on_cpu(act, own)
 
     def act(self, observation: torch.Tensor) -> torch.Tensor:

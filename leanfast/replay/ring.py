@@ -8,6 +8,7 @@ import torch
 from tensordict import TensorDict
 
 from leanfast import randomness
+from leanfast.fusion import once
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,7 @@ class Ring:
         product = randomness.bits(key, counter, count) * self.lanes
         age = randomness.integers(product & 0xFFFFFFFF, complete)
         oldest = self._wrapped(storage["cursor"] + (self.steps - size))
-        return _stored(self._wrapped(oldest + age)), _stored(product >> 32)
+        return once(self._wrapped(oldest + age)), once(product >> 32)
 
     def _wrapped(self, step: torch.Tensor) -> torch.Tensor:
         # Several times faster than %, for numbers below twice the size.
@@ -150,8 +151,3 @@ class Ring:
     def _wrapped_spare(self, row: torch.Tensor) -> torch.Tensor:
         spare = self._truncations(self.steps) + 1
         return torch.where(row >= self.steps + spare, row - spare, row)
-
-
-def _stored(x: torch.Tensor) -> torch.Tensor:
-    """x, for a compiler to compute once and not anew at each use: see randomness._mix."""
-    return x.as_strided(x.shape, x.stride())
