@@ -52,9 +52,10 @@ def accelerate(fn: Callable[..., Any], mode: str, *static: TensorDict) -> Accele
     """`fn` in `mode`, with its first arguments bound to `static`.
 
     `static` is read and written in place, where it is now: it is locked, so that no entry is put in
-    another's place, and loaded with `update_`. The inputs are tensors or TensorDicts, the same
-    shapes, dtypes, devices and keys at every call; a captured function copies them. `fn` returns
-    tensors, TensorDicts, None, or tuples of these. They may share memory with `static`.
+    another's place, and loaded with `update_`. The inputs are contiguous tensors or
+    TensorDicts of these, with the same shapes, dtypes, devices and keys at every call; a captured
+    function copies them. `fn` returns tensors, TensorDicts, None, or tuples of these. They may
+    share memory with `static`.
     """
     for each in static:
         each.lock_()

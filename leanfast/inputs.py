@@ -1,7 +1,7 @@
 """What a function is called with, held to its first call.
 
-A compiled function would quietly compile anew for other tensors; a captured one would broadcast
-them, cast them, or read what an earlier call left behind.
+A compiled function would read other tensors as if they were like those of its first call, and a
+captured one broadcast them, cast them, or read what an earlier call left behind.
 """
 
 import inspect
@@ -61,6 +61,8 @@ class Inputs:
 
 def _layout(value: Any, path: str) -> Any:
     if isinstance(value, torch.Tensor):
+        if not value.is_contiguous():
+            raise ValueError(f"{path} is not contiguous; it must be")
         return value.shape, value.dtype, value.device
     if isinstance(value, TensorDictBase):
         entries = {name: _layout(entry, f"{path}[{name!r}]") for name, entry in value.items()}
@@ -75,7 +77,8 @@ def _collect(value: Any, expected: Any, found: list[torch.Tensor]) -> bool:
             return False
         shape, dtype, device = expected
         found.append(value)
-        return value.shape == shape and value.dtype is dtype and value.device == device
+        same = value.shape == shape and value.dtype is dtype and value.device == device
+        return same and value.is_contiguous()
     if not isinstance(value, TensorDictBase) or value.batch_size != expected.batch_size:
         return False
     entries = dict(value.items())
@@ -95,7 +98,9 @@ def _compare(value: Any, expected: Any, path: str) -> str | None:
     """What differs, as the rest of a sentence."""
     if type(expected) is tuple:
         now, before = _words(value), _words(expected)
-        return f"{path} is {now}; its first call had {before}" if now != before else None
+        if now != before:
+            return f"{path} is {now}; its first call had {before}"
+        return None if value.is_contiguous() else f"{path} is not contiguous; it must be"
     if not isinstance(value, TensorDictBase):
         return f"{path} is {_words(value)}; its first call had a TensorDict"
     if words := _compare_keys(value, expected.of, path):

@@ -93,6 +93,7 @@ NEVER_SEEN = {
     "shape": ((rows(), torch.ones(3)), r"scale is float32 \[3\] on cpu; .* had float32 \[2\] on"),
     "dtype": ((rows(), SCALE.double()), r"scale is float64 \[2\] on cpu; .* had float32 \[2\]"),
     "device": ((rows(), SCALE.to("meta")), r"scale is float32 \[2\] on meta"),
+    "strides": ((rows(), torch.ones(2, 2)[:, 0]), r"scale is not contiguous; it must be"),
     "number": ((rows(), 2.0), r"scale is a float; "),
     "tensor": ((torch.ones(3), SCALE), r"rows is float32 \[3\] on cpu; .* had a TensorDict"),
     "missing": ((rows().exclude("a"), SCALE), r"rows has no 'a', which its first call had"),
@@ -120,10 +121,12 @@ def test_inputs_unlike_those_of_the_first_call_are_errors_that_name_them(mode, c
 
 
 @pytest.mark.parametrize("mode", HELD)
-def test_an_input_that_is_no_tensor_is_refused_at_the_first_call(mode, in_mode):
+def test_an_input_that_is_no_tensor_or_has_gaps_is_refused_at_the_first_call(mode, in_mode):
     accelerated = in_mode(of_rows, mode, TensorDict({}))
     with pytest.raises(ValueError, match="scale is a float; it must be a tensor or a TensorDict"):
         accelerated(rows(), 2.0)
+    with pytest.raises(ValueError, match="scale is not contiguous; it must be"):
+        in_mode(of_rows, mode, TensorDict({}))(rows(), torch.ones(2, 2)[:, 0])
 
 
 @pytest.mark.parametrize("mode", MODES)

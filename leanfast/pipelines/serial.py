@@ -67,4 +67,4 @@ class Episode:
         )
 
     def _tensor(self, observation: Any) -> torch.Tensor:
-        return torch.from_numpy(np.array(observation, self.dtype)[None])
+        return torch.from_numpy(np.array(observation, self.dtype, order="C")[None])

@@ -9,6 +9,7 @@ from gymnasium.spaces import Box, Discrete
 from training_cases import differences, train
 
 from leanfast.pipelines.common import FIELDS
+from leanfast.pipelines.serial import Episode
 
 
 class Scripted(gymnasium.Env):
@@ -94,6 +95,16 @@ def test_the_replay_gets_what_the_env_gave_and_termination_goes_before_truncatio
     ended, kind = within == 2, episode % 3
     assert torch.equal(found["terminated"], ended & (kind != 1))
     assert torch.equal(found["truncated"], ended & (kind == 1))
+
+
+def test_observations_are_contiguous_however_an_env_lays_them_out():
+    class Turned(Scripted):
+        def _shown(self):
+            return np.arange(6, dtype=np.float32).reshape(2, 3).T
+
+    first = Episode(Turned()).begin()
+    assert first.is_contiguous()
+    assert first.tolist() == [[[0, 3], [1, 4], [2, 5]]]
 
 
 def test_episodes_are_counted_with_what_they_returned(tmp_path):
