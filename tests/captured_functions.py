@@ -45,7 +45,7 @@ def _observe(device: str) -> Captured:
     return Captured(ours.observe, (ours.state,), lambda step: (rows(step, steps=2).to(device),))
 
 
-def _update(device: str, **options: Any) -> Captured:
+def update(device: str, **options: Any) -> Captured:
     ours = learner(target_every=50, device=device, **options)
 
     def inputs(step: int) -> tuple[Any, ...]:
@@ -57,7 +57,7 @@ def _update(device: str, **options: Any) -> Captured:
 
 
 def _update_with_everything(device: str) -> Captured:
-    return _update(
+    return update(
         device,
         accumulate=2,
         optimizer="adamw",
@@ -131,7 +131,7 @@ def _of_training(pipeline: str, name: str, device: str) -> Captured:
 FUNCTIONS: dict[str, Callable[[str], Captured]] = {
     "act": _act,
     "observe": _observe,
-    "update": _update,
+    "update": update,
     "update_with_everything": _update_with_everything,
     "store": _store,
     "learn": _learn,

@@ -3,9 +3,10 @@
 import pytest
 import torch
 from capture import install
-from captured_functions import FUNCTIONS, first_difference
+from captured_functions import FUNCTIONS, first_difference, update
 
 from leanfast.arithmetic import arithmetic
+from leanfast.learners import optimizer
 
 
 @pytest.fixture(autouse=True)
@@ -25,6 +26,16 @@ def test_captured_functions_compute_what_they_do_in_eager_mode(name, monkeypatch
 def test_compiled_and_captured_functions_compute_what_they_do_in_eager_mode(name, monkeypatch):
     install(monkeypatch, "combined")
     assert first_difference(lambda: FUNCTIONS[name]("cpu"), "combined") is None
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_captured_updates_in_half_precision_compute_what_they_do_in_eager_mode(
+    precision, monkeypatch
+):
+    # The scale of the loss grows until a gradient overflows, again and again.
+    monkeypatch.setattr(optimizer, "GROWTH_INTERVAL", 5)
+    install(monkeypatch, "cudagraph")
+    assert first_difference(lambda: update("cpu", precision=precision), "cudagraph") is None
 
 
 def close(a, b):
