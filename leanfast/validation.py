@@ -43,7 +43,20 @@ def _learning(config: Config) -> Iterator[str]:
     if algo.learning_starts < config.total_steps <= algo.n_step * envs:
         yield (
             f"total_steps is {config.total_steps}, so nothing is learned; it must be more than "
-            f"{algo.n_step * envs}, algo.n_step={algo.n_step} steps of {envs} envs"
+            f"{algo.n_step * envs}, algo.n_step={algo.n_step} steps of each env (there are {envs})"
+        )
+    starts = max(algo.learning_starts, algo.n_step * envs)
+    owed = (config.total_steps - starts) * (algo.updates_per_step or math.inf)
+    if 0 < owed < config.execution.steps_per_graph:
+        yield (
+            f"algo.updates_per_step is {algo.updates_per_step}, which owes {owed:g} updates by "
+            f"total_steps={config.total_steps}; execution.steps_per_graph="
+            f"{config.execution.steps_per_graph} are made at a time"
+        )
+    if algo.target_every == 0 and algo.tau == 1:
+        yield (
+            "algo.target_every is 0 and algo.tau is 1, so the target is the network itself; a soft "
+            "target takes algo.target_every=0 algo.tau=0.005"
         )
     if algo.batch_size != "auto" and algo.accumulate > 0 and algo.batch_size % algo.accumulate:
         yield (

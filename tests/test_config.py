@@ -68,6 +68,14 @@ def test_numbers_take_the_type_that_their_field_has():
         ("algo.discount=nan", "algo.discount is nan; it must be 0 to 1"),
         ("algo.tau=0", "algo.tau is 0.0; it must be more than 0 and at most 1"),
         ("algo.max_grad_norm=0", "algo.max_grad_norm is 0.0; it must be more than 0"),
+        (
+            "algo.target_every=0",
+            "algo.target_every is 0 and algo.tau is 1, so the target is the network itself",
+        ),
+        (
+            "algo.updates_per_step=1e-6",
+            "algo.updates_per_step is 1e-06, which owes 0.198 updates by total_steps=200000",
+        ),
         ("network.hidden=[8,0]", "network.hidden[1] is 0; it must be 1 to 65536"),
         (
             "network.hidden=8",

@@ -40,7 +40,7 @@ class Policy:
         # The same draws for epsilon.hold steps: who explores keeps its random action for so long.
         held = state["env_steps"] // (self.epsilon.hold * (lanes // self.agents))
         draws = randomness.bits(state["exploring_key"], held, 2 * lanes)
-        epsilon = epsilons(state["epsilon"], self.epsilon, lanes)
+        epsilon = epsilons(state["epsilon"], self.epsilon, lanes, self.agents)
         explore = randomness.unit(draws[:lanes]) < epsilon
         random = randomness.integers(draws[lanes:], actions)
         return torch.where(explore, random, values.argmax(-1))

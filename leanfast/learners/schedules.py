@@ -19,10 +19,10 @@ def scheduled(
     return start + part * (end - start)
 
 
-def epsilons(epsilon: torch.Tensor, options: Epsilon, lanes: int) -> torch.Tensor:
-    """Of each lane. On a ladder lane i of n explores with epsilon^(1 + ladder * i / (n - 1)), as
+def epsilons(epsilon: torch.Tensor, options: Epsilon, lanes: int, agents: int = 1) -> torch.Tensor:
+    """Of each lane. On a ladder env i of n explores with epsilon^(1 + ladder * i / (n - 1)), as
     Ape-X's actors do: the first as much as all would without one, the last the least."""
     if options.ladder is None:
         return epsilon.expand(lanes)
-    rungs = torch.arange(lanes, device=epsilon.device) / max(1, lanes - 1)
-    return epsilon ** (1 + options.ladder * rungs)
+    env = torch.arange(lanes, device=epsilon.device) // agents
+    return epsilon ** (1 + options.ladder * env / max(1, lanes // agents - 1))

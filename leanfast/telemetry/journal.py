@@ -45,6 +45,7 @@ class Journal:
         self.solved_at_s: float | None = None
         self.return_mean: float | None = None
         self.evaluation: Evaluation | None = None
+        self._evaluated_at = -1
         self._metrics: TensorDict | None = None
         self._returns = self._ended = 0.0
         self._first = self._row = (0.0, 0, 0)  # train_s, env steps and updates at its beginning
@@ -81,8 +82,11 @@ class Journal:
             self._returns += float(step.episode_return.numpy()[done].mean(-1).sum())
 
     def evaluate(self, evaluate: Callable[[], Evaluation]) -> Evaluation:
+        """Of the weights after so many env steps: made once, however often it is asked for."""
+        if self.evaluation and self._evaluated_at == self.env_steps:
+            return self.evaluation
         at, began = self.train_s, time.perf_counter()
-        self.evaluation = evaluate()
+        self.evaluation, self._evaluated_at = evaluate(), self.env_steps
         self._paused += time.perf_counter() - began
         solved = self.config.env.solved_return
         if self.solved_at_s is None and solved is not None:

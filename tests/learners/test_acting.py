@@ -3,6 +3,7 @@ import torch
 from dqn_cases import learner, of, rows
 
 from leanfast.config import Epsilon
+from leanfast.learners.schedules import epsilons
 
 
 def test_epsilon_follows_its_schedule_by_env_steps_to_its_end():
@@ -42,7 +43,7 @@ def test_a_share_of_epsilon_of_the_actions_is_random_and_the_others_are_greedy()
     torch.testing.assert_close(shares, expected, atol=0.015, rtol=0)
 
 
-def test_on_a_ladder_lanes_explore_less_and_less():
+def test_on_a_ladder_envs_explore_less_and_less():
     ours = learner(epsilon=Epsilon(start=0.4, end=0.4, steps=1, ladder=7.0))
     observation = torch.randn(1, 4, generator=of(1)).expand(4, 4)
     best, others = int(ours.greedy(observation[:1])), torch.zeros(4)
@@ -51,6 +52,13 @@ def test_on_a_ladder_lanes_explore_less_and_less():
         others += ours.act(ours.state, observation) != best
     expected = torch.tensor([0.4 ** (1 + 7 * i / 3) * 2 / 3 for i in range(4)])
     torch.testing.assert_close(others / 4000, expected, atol=0.02, rtol=0)
+
+
+def test_the_agents_of_an_env_stand_on_one_rung_of_the_ladder():
+    options = Epsilon(start=1.0, end=1.0, steps=1, ladder=7.0)
+    of_lanes = epsilons(torch.tensor(0.4), options, lanes=6, agents=2)
+    of_envs = epsilons(torch.tensor(0.4), options, lanes=3)
+    assert torch.equal(of_lanes, of_envs.repeat_interleave(2))
 
 
 def test_two_steps_explore_differently_and_another_seed_differently_again():

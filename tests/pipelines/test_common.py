@@ -217,7 +217,7 @@ def test_where_no_batch_fits_and_where_something_else_is_wrong_that_is_said(tmp_
 
 
 def test_on_the_cpu_a_batch_is_not_tried_where_its_memory_is_not_free(tmp_path, monkeypatch):
-    large = {"algo__batch_size": "auto", "algo__buffer_size": 40_000, "total_steps": 101}
+    large = {"algo__batch_size": "auto", "algo__buffer_size": 40_000}
     assert train(tmp_path, **large).batch_size == 2**15
     monkeypatch.setattr(batch_size, "free_host_memory", lambda: 10 * 2**20)
     chosen = train(tmp_path, **large).batch_size
