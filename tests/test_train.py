@@ -112,7 +112,7 @@ IMPOSSIBLE = {
     "total_steps=1e6 env.num_envs=300000": "algo.buffer_size is 50000; it must be at "
     "least 300000, one step of",
     "total_steps=3000 algo.n_step=3 env.num_envs=1000": "total_steps is 3000, so nothing is "
-    "learned; it must be more than 3000, algo.n_step=3 steps of 1000 envs",
+    "learned; it must be more than 3000, algo.n_step=3 steps of each env (there are 1000)",
     "seed=-1": "seed is -1; it must be 0 to 4294967295",
 }
 REFUSING = """

@@ -205,6 +205,29 @@ def train_table(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def tag_table(result: dict[str, Any]) -> str:
+    runs = result["runs"]
+    lines = [
+        "| catches an episode | against the trained runner | against a random one |",
+        "| --- | ---: | ---: |",
+    ]
+    for chasers in ("trained", "random"):
+        cells = (
+            _each([run[f"{chasers} chasers, {runner} runner"] for run in runs], "{:.2f}")
+            for runner in ("trained", "random")
+        )
+        lines.append(f"| {chasers} chasers | {' | '.join(cells)} |")
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"`experiment=tag`, seeds {', '.join(str(run['seed']) for run in runs)}; means of "
+            f"{runs[0]['episodes']} episodes without shaping, everyone greedy. "
+            f"{_machine(result)}",
+        ]
+    )
+
+
 def _median(runs: list[dict[str, Any]], name: str) -> float:
     return statistics.median(run[name] for run in runs)
 
@@ -237,6 +260,7 @@ TABLES = {
     "pipelines": pipelines_table,
     "startup": startup_table,
     "train": train_table,
+    "tag": tag_table,
 }
 
 

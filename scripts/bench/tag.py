@@ -2,21 +2,24 @@
 """How often the chasers of Tag catch: trained ones and random ones, each against a trained runner
 and against a random one. Trains `experiment=tag` first; overrides of `leanfast train` may follow.
 
-    python scripts/bench/tag.py [OVERRIDE ...]
+    python scripts/bench/tag.py [--seeds 1,2,3] [OVERRIDE ...]
 """
 
+import argparse
 import dataclasses
 import json
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from leanfast import execution
 from leanfast.arithmetic import arithmetic
 from leanfast.bench.configured import configured
+from leanfast.bench.machine import describe
 from leanfast.config import Config
 from leanfast.envs import simulator
 from leanfast.envs.registry import find
@@ -24,6 +27,8 @@ from leanfast.evaluation import Policy, evaluate
 from leanfast.pipelines import PIPELINES
 from leanfast.run import EVALUATION_SEED, training_for
 from leanfast.telemetry.journal import Journal
+
+RESULTS = Path(__file__).resolve().parent / "results" / "tag.json"
 
 
 def trained(config: Config) -> Policy:
@@ -61,20 +66,27 @@ def at_random(seed: int) -> Callable[[torch.Tensor], torch.Tensor]:
     return lambda observation: torch.randint(5, (len(observation),), generator=source)
 
 
-def main(overrides: list[str]) -> None:
-    config = configured("experiment=tag", *overrides)
-    learned, random = trained(config), at_random(config.seed)
-    found = {}
-    for name, runner in (("a trained runner", learned), ("a random runner", random)):
-        pair = [catches(config, chasers, runner) for chasers in (learned, random)]
-        found[name] = {"trained": pair[0], "random": pair[1]}
-        print(
-            f"against {name}: trained chasers catch {pair[0]:.2f} times an episode, random ones "
-            f"{pair[1]:.2f} times",
-            file=sys.stderr,
-        )
-    print(json.dumps({"seed": config.seed, "catches": found}))
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("overrides", nargs="*", metavar="OVERRIDE", help="of `leanfast train`")
+    parser.add_argument("--seeds", default="1,2,3", help="comma-separated (default 1,2,3)")
+    parser.add_argument("--output", type=Path, default=RESULTS, metavar="FILE")
+    options = parser.parse_args()
+    runs = []
+    for seed in options.seeds.split(","):
+        config = configured("experiment=tag", *options.overrides, f"seed={seed}")
+        learned, random = trained(config), at_random(config.seed)
+        run: dict[str, Any] = {"seed": config.seed, "episodes": config.eval.episodes}
+        for runner, policy in (("trained", learned), ("random", random)):
+            for chasers, theirs in (("trained", learned), ("random", random)):
+                run[f"{chasers} chasers, {runner} runner"] = catches(config, theirs, policy)
+        runs.append(run)
+        print(json.dumps(run), file=sys.stderr)
+    result = {"machine": describe(), "overrides": options.overrides, "runs": runs}
+    options.output.write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()
