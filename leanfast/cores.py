@@ -21,7 +21,7 @@ def cgroup_quota(memberships: Path, mount: Path) -> float:
 
 def cgroup_folders(memberships: Path, mount: Path, controller: str) -> Iterator[tuple[Path, bool]]:
     """The folders whose limits hold for this process, and whether they are of cgroup v2."""
-    for line in _read(memberships).splitlines():
+    for line in text_of(memberships).splitlines():
         hierarchy, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if hierarchy == "0":
@@ -44,11 +44,11 @@ def _upwards(root: Path, path: str) -> list[Path]:
 
 
 def _quota_v2(group: Path) -> float:
-    return _cores(_read(group / "cpu.max").split())
+    return _cores(text_of(group / "cpu.max").split())
 
 
 def _quota_v1(group: Path) -> float:
-    return _cores([_read(group / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period")])
+    return _cores([text_of(group / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period")])
 
 
 def _cores(quota_and_period: list[str]) -> float:
@@ -59,7 +59,8 @@ def _cores(quota_and_period: list[str]) -> float:
     return quota / period if period else float("inf")
 
 
-def _read(file: Path) -> str:
+def text_of(file: Path) -> str:
+    """What a file of the kernel's says; nothing, where it is not there or not to be read."""
     try:
         return file.read_text()
     except OSError:

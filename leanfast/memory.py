@@ -4,7 +4,7 @@ import os
 import re
 from pathlib import Path
 
-from leanfast.cores import cgroup_folders
+from leanfast.cores import cgroup_folders, text_of
 
 CGROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 MEMINFO = Path("/proc/meminfo")
@@ -47,17 +47,10 @@ def _available(meminfo: Path) -> float:
 
 
 def _number(file: Path) -> int | None:
-    text = _read(file).strip()
+    text = text_of(file).strip()
     return int(text) if text.isdigit() else None
 
 
 def _field(file: Path, name: str) -> int | None:
-    found = re.search(rf"^{re.escape(name)}\s+(\d+)", _read(file), re.MULTILINE)
+    found = re.search(rf"^{re.escape(name)}\s+(\d+)", text_of(file), re.MULTILINE)
     return int(found[1]) if found else None
-
-
-def _read(file: Path) -> str:
-    try:
-        return file.read_text()
-    except OSError:
-        return ""

@@ -7,12 +7,8 @@ import torch
 from leanfast.config import Epsilon
 
 
-def scheduled(
-    kind: str, now: torch.Tensor, steps: int, start: float, end: float
-) -> torch.Tensor | float:
-    """From `start` to `end` in `steps` steps; a "constant" one stays where it starts."""
-    if kind == "constant":
-        return start
+def scheduled(kind: str, now: torch.Tensor, steps: int, start: float, end: float) -> torch.Tensor:
+    """From `start` to `end` in `steps` steps, "linear" or as a "cosine"."""
     part = (now / steps).clamp(max=1)
     if kind == "cosine":
         part = (1 - torch.cos(math.pi * part)) / 2

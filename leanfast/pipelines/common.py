@@ -98,13 +98,14 @@ class Training:
         return Credit(ratio, self.starts, self.config.execution.steps_per_graph)
 
     def accelerate(self, fn: Callable, *static: TensorDict) -> Accelerated:
-        made = accelerate(fn, self.mode, *static)
-        self._accelerated.append(made)
-        return made
+        return self._in(self.mode, fn, *static)
 
     def accelerate_on_cpu(self, fn: Callable, *static: TensorDict) -> Accelerated:
         """For what stays on the CPU whatever the learner's device."""
-        made = accelerate(fn, ON_CPU[self.mode], *static)
+        return self._in(ON_CPU[self.mode], fn, *static)
+
+    def _in(self, mode: str, fn: Callable, *static: TensorDict) -> Accelerated:
+        made = accelerate(fn, mode, *static)
         self._accelerated.append(made)
         return made
 
