@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 import torch
 
-from leanfast.bench.machine import describe
+from leanfast.bench.machine import describe, heading
 from leanfast.bench.timing import Subject, measure_in_turn
 from leanfast.cores import usable_cores
 from leanfast.envs.native import Engine
@@ -151,10 +151,8 @@ def _actions(spec: dict[str, Any], size: int) -> list[np.ndarray]:
 
 def table(result: dict[str, Any]) -> str:
     machine = result["machine"]
-    versions = ", ".join(f"{name} {v}" for name, v in machine["versions"].items())
     lines = [
-        f"{machine['processor']}, {machine['cores']} cores, {machine['instruction_set']}",
-        versions,
+        *heading(machine, f", {machine['instruction_set']}"),
         f"{'environment':<26}{'envs':>6}  {'subject':<34}{'threads':>7}"
         f"{'steps/s':>10}{'spread':>17}{'us/batch':>12}",
     ]

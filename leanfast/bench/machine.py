@@ -27,6 +27,12 @@ def describe(packages: tuple[str, ...] = ()) -> dict[str, Any]:
     }
 
 
+def heading(machine: dict[str, Any], conditions: str) -> list[str]:
+    """The lines above a table: the machine with what was measured on it how, and the versions."""
+    versions = ", ".join(f"{name} {v}" for name, v in machine["versions"].items())
+    return [f"{machine['processor']}, {machine['cores']} cores{conditions}", versions]
+
+
 def _processor() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

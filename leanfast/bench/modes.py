@@ -26,7 +26,7 @@ from leanfast.bench.configured import (
     synchronize,
 )
 from leanfast.bench.contenders import made_up
-from leanfast.bench.machine import describe
+from leanfast.bench.machine import describe, heading
 from leanfast.bench.timing import Subject, measure_in_turn, ratio
 from leanfast.config import Config
 from leanfast.envs.simulator import Simulator, simulator
@@ -173,13 +173,13 @@ def _measure(captured: list[Captured], seconds: float, repeats: int) -> list[dic
 
 
 def table(result: dict[str, Any]) -> str:
-    machine = result["machine"]
-    versions = ", ".join(f"{name} {v}" for name, v in machine["versions"].items())
     lines = [
-        f"{machine['processor']}, {machine['cores']} cores, {result['torch_threads']} for torch; "
-        f"learning on {result['device']}, {result['num_envs']} envs, batch {result['batch']}, "
-        f"{result['updates_per_call']} updates a call of learn",
-        versions,
+        *heading(
+            result["machine"],
+            f", {result['torch_threads']} for torch; learning on {result['device']}, "
+            f"{result['num_envs']} envs, batch {result['batch']}, "
+            f"{result['updates_per_call']} updates a call of learn",
+        ),
         f"{'mode':<11}{'updates/s':>11}{'spread':>16}{'ratio':>8}{'act':>10}{'store':>10}"
         f"{'learn':>11}{'compile':>10}{'capture':>10}{'weights off':>13}",
     ]

@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 from leanfast.bench.configured import configured, train
-from leanfast.bench.machine import describe
+from leanfast.bench.machine import describe, heading
 from leanfast.bench.timing import ratio
 from leanfast.errors import UsageError
 
@@ -78,11 +78,8 @@ def _rates(runs: list[dict[str, Any]], name: str) -> list[float]:
 
 
 def table(result: dict[str, Any]) -> str:
-    machine = result["machine"]
-    versions = ", ".join(f"{name} {v}" for name, v in machine["versions"].items())
     lines = [
-        f"{machine['processor']}, {machine['cores']} cores; {' '.join(result['settings'])}",
-        versions,
+        *heading(result["machine"], f"; {' '.join(result['settings'])}"),
         f"{'pipeline':<17}{'envs':>5}  {'execution':<10}{'env steps/s':>12}{'spread':>18}"
         f"{'updates/s':>11}{'to serial':>11}{'startup':>10}",
     ]

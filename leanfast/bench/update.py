@@ -18,7 +18,7 @@ import torch
 from leanfast.arithmetic import arithmetic
 from leanfast.bench.configured import configured, device_of, modes_here
 from leanfast.bench.contenders import LEANRL, OURS, Contender, line_up
-from leanfast.bench.machine import describe
+from leanfast.bench.machine import describe, heading
 from leanfast.bench.timing import Subject, measure_in_turn, ratio
 from leanfast.config import Config
 from leanfast.errors import RunError, UsageError
@@ -144,12 +144,11 @@ def _is_base(contender: Contender) -> bool:
 
 
 def table(result: dict[str, Any]) -> str:
-    machine = result["machine"]
-    versions = ", ".join(f"{name} {v}" for name, v in machine["versions"].items())
     lines = [
-        f"{machine['processor']}, {machine['cores']} cores, {result['torch_threads']} for torch; "
-        f"learning on {result['device']}",
-        versions,
+        *heading(
+            result["machine"],
+            f", {result['torch_threads']} for torch; learning on {result['device']}",
+        ),
         f"{'batch':>5}  {'work':<14}{'subject':<29}{'mode':<11}{'a call':>6}{'updates/s':>11}"
         f"{'spread':>16}{'us/update':>11}{'to LeanRL':>11}{'first calls':>13}",
     ]
