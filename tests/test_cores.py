@@ -1,6 +1,7 @@
 import os
 
 import pytest
+from cgroup_cases import cgroups_in
 
 from leanfast import cores
 
@@ -10,13 +11,7 @@ def cgroups(tmp_path):
     """Writes a process's cgroup memberships and the files below the mount; gives the quota."""
 
     def write(memberships, files):
-        listing = tmp_path / "cgroup"
-        listing.write_text(memberships)
-        for name, text in files.items():
-            file = tmp_path / "mount" / name
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text)
-        return cores.cgroup_quota(listing, tmp_path / "mount")
+        return cores.cgroup_quota(*cgroups_in(tmp_path, memberships, files))
 
     return write
 

@@ -1,4 +1,5 @@
 import pytest
+from cgroup_cases import cgroups_in
 
 from leanfast import memory
 from leanfast.memory import in_words
@@ -11,13 +12,7 @@ def room(tmp_path):
     """Writes a process's cgroup memberships and the files below the mount; gives the room left."""
 
     def write(memberships, files):
-        listing = tmp_path / "cgroup"
-        listing.write_text(memberships)
-        for name, text in files.items():
-            file = tmp_path / "mount" / name
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(f"{text}\n")
-        return memory.cgroup_room(listing, tmp_path / "mount")
+        return memory.cgroup_room(*cgroups_in(tmp_path, memberships, files))
 
     return write
 
